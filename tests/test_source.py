@@ -1,0 +1,130 @@
+"""Robot files: every way to name one, and what a user reads when it cannot be loaded."""
+
+from pathlib import Path
+
+import mujoco
+import pytest
+
+from ukemi import source
+from ukemi.errors import ModelFileError
+
+MJCF = "<mujoco><worldbody><body><freejoint/><geom size='0.1'/></body></worldbody></mujoco>"
+INERTIAL = (
+    "<inertial><mass value='1'/><inertia ixx='1' iyy='1' izz='1' ixy='0' ixz='0' iyz='0'/></inertial>"
+    "<collision><geometry>{shape}</geometry></collision>"
+)
+URDF = (
+    "<robot name='r'><link name='base'/><link name='arm'>" + INERTIAL + "</link>"
+    "<joint name='j' type='continuous'><parent link='base'/><child link='arm'/><axis xyz='0 0 1'/></joint></robot>"
+)
+URDF_BOX = URDF.format(shape="<box size='1 1 1'/>")
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_every_kind_of_source_gives_the_same_model(tmp_path):
+    path = write(tmp_path, "robot.xml", MJCF)
+    compiled = mujoco.MjModel.from_xml_string(MJCF)
+    assert source.read(compiled) is compiled
+    for given in (path, str(path), MJCF, "\n  " + MJCF, mujoco.MjSpec.from_string(MJCF)):
+        assert source.read(given).nv == 6
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_urdf(tmp_path, as_text):
+    given = URDF_BOX if as_text else write(tmp_path, "robot.urdf", URDF_BOX)
+    m = source.read(given)
+    assert m.njnt == 1 and m.joint("j").type[0] == mujoco.mjtJoint.mjJNT_HINGE
+
+
+def test_assets_and_includes_are_found_beside_the_file(tmp_path):
+    (tmp_path / "meshes").mkdir()
+    corners = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\n"
+    write(tmp_path / "meshes", "part.obj", corners + "f 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n")
+    write(tmp_path, "body.xml", "<mujoco><worldbody><geom type='mesh' mesh='part'/></worldbody></mujoco>")
+    path = write(
+        tmp_path,
+        "robot.xml",
+        "<mujoco><compiler meshdir='meshes'/><asset><mesh file='part.obj'/></asset><include file='body.xml'/></mujoco>",
+    )
+    assert source.read(path).ngeom == 1
+
+
+def test_builtin_names_are_known_by_their_files():
+    names = source.builtin_names()
+    assert names == sorted(names) and "humanoid" in names
+    assert source.read(names[0]).nbody > 1
+
+
+def message(given) -> str:
+    with pytest.raises(ModelFileError) as caught:
+        source.read(given)
+    return str(caught.value)
+
+
+def test_missing_file_says_where_it_looked(tmp_path):
+    path = tmp_path / "nowhere.xml"
+    assert str(path) in message(path) and "does not exist" in message(str(path))
+
+
+def test_misspelt_name_suggests_the_built_in_models():
+    assert "'humanoid'" in message("humaniod")
+    assert "'humanoid'" in message("humanoid.xml")
+    assert "Built-in models: " in message("zzzzzz")
+
+
+def test_directory_lists_its_robot_files(tmp_path):
+    assert "is a directory without MJCF or URDF files" in message(tmp_path)
+    write(tmp_path, "robot.urdf", URDF_BOX)
+    assert "robot.urdf" in message(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("", "is empty"),
+        ("plain words", "not well-formed XML"),
+        ("<mujoco><worldbody><body></worldbody></mujoco>", "Line number=1"),
+        ("<mujoco>\n<worldbody>\n<boddy/></worldbody></mujoco>", "Element 'boddy', line 3"),
+        ("<mujoco><worldbody>\n<body name='arm'>\n<geom name='g'/></body></worldbody></mujoco>", "'g', id 0, line 3"),
+        ("<sdf/>", "<mujoco> (MJCF) or <robot> (URDF)"),
+        ("<mujoco><include file='part.xml'/></mujoco>", "Missing file(s): part.xml"),
+    ],
+)
+def test_a_bad_file_is_named_with_the_reason_and_the_place(tmp_path, text, said):
+    path = write(tmp_path, "robot.xml", text)
+    assert str(path) in message(path) and said in message(path)
+
+
+def test_bad_text_and_bad_spec():
+    assert "XML text" in message("<mujoco><worldbody><geom type='blob'/></worldbody></mujoco>")
+    assert "empty string" in message("  ")
+    spec = mujoco.MjSpec()
+    spec.modelname = "made"
+    spec.worldbody.add_geom(name="pebble", type=mujoco.mjtGeom.mjGEOM_SPHERE)
+    assert "MjSpec 'made'" in message(spec) and "pebble" in message(spec)
+
+
+def test_every_missing_asset_is_named(tmp_path):
+    assets = "<mesh file='arm.stl'/><mesh file='leg.obj'/><texture name='t' type='2d' file='skin.png'/>"
+    text = f"<mujoco><asset>{assets}</asset></mujoco>"
+    said = message(write(tmp_path, "robot.xml", text))
+    assert all(name in said for name in ("arm.stl", "leg.obj", "skin.png"))
+    assert "working directory" in message(text)
+    urdf = URDF.format(shape="<mesh filename='package://robot/meshes/arm.stl'/>")
+    assert "package://" in message(write(tmp_path, "robot.urdf", urdf)) and "arm.stl" in message(urdf)
+
+
+@pytest.mark.parametrize("given", [None, 3, b"<mujoco/>", ["ant"]])
+def test_wrong_types_are_refused(given):
+    assert type(given).__name__ in message(given)
+
+
+def test_labels():
+    assert source.label("robots/a.xml") == "'robots/a.xml'"
+    assert source.label(MJCF) == "XML text"
+    assert source.label(source.builtin_names()[0]).startswith("built-in model")

@@ -1,0 +1,153 @@
+"""Robot files: from whatever the user has in hand to a compiled `mujoco.MjModel`."""
+
+import difflib
+import os
+import re
+from importlib import resources
+from pathlib import Path
+
+import mujoco
+
+from ukemi.errors import ModelFileError
+
+Source = str | os.PathLike | mujoco.MjModel | mujoco.MjSpec
+
+_FILE_SUFFIXES = (".xml", ".mjcf", ".urdf")
+
+
+def read(source: Source) -> mujoco.MjModel:
+    """The compiled model of a robot file.
+
+    Args:
+        source: path of an MJCF or URDF file, MJCF or URDF text, the name of a built-in model
+            (`builtin_names`), a `mujoco.MjSpec` (compiled here) or a `mujoco.MjModel` (returned as it is).
+
+    Raises:
+        ModelFileError: the file is missing, malformed or does not compile.
+    """
+    if isinstance(source, mujoco.MjModel):
+        return source
+    if isinstance(source, mujoco.MjSpec):
+        return _compile(source.compile, label(source), source)
+    if isinstance(source, os.PathLike):
+        return _read_file(Path(source))
+    if isinstance(source, str):
+        return _read_str(source)
+    raise ModelFileError(
+        f"a model cannot be loaded from a {type(source).__name__}: pass the path of an MJCF or URDF file, "
+        "its text, the name of a built-in model, a mujoco.MjSpec or a mujoco.MjModel"
+    )
+
+
+def builtin_names() -> list[str]:
+    """Names of the models that come with Ukemi, sorted."""
+    entries = resources.files("ukemi").joinpath("models").iterdir()
+    return sorted(entry.name.removesuffix(".xml") for entry in entries if entry.name.endswith(".xml"))
+
+
+def label(source: Source) -> str:
+    """How error messages and reports refer to `source`."""
+    if isinstance(source, mujoco.MjModel):
+        return "MjModel"
+    if isinstance(source, mujoco.MjSpec):
+        return f"MjSpec '{source.modelname}'"
+    if isinstance(source, str):
+        if _is_text(source):
+            return "XML text"
+        if _is_name(source):
+            return f"built-in model '{source}'"
+    return f"'{source}'"
+
+
+def _is_text(source: str) -> bool:
+    return "<" in source
+
+
+def _is_name(source: str) -> bool:
+    """Whether `source` can only be meant as the name of a built-in model."""
+    return source in builtin_names() or (source.isidentifier() and not Path(source).exists())
+
+
+def _read_str(source: str) -> mujoco.MjModel:
+    if _is_text(source):
+        return _compile(lambda: mujoco.MjModel.from_xml_string(source), label(source), source)
+    if not source.strip():
+        raise ModelFileError("the model source is an empty string: pass a file's path, its text or a built-in name")
+    if source in builtin_names():
+        text = resources.files("ukemi").joinpath("models", f"{source}.xml").read_text(encoding="utf-8")
+        return _compile(lambda: mujoco.MjModel.from_xml_string(text), label(source), text)
+    if _is_name(source):
+        raise ModelFileError(f"there is no built-in model '{source}', and no such file{_suggestion(source)}")
+    return _read_file(Path(source))
+
+
+def _read_file(path: Path) -> mujoco.MjModel:
+    path = path.expanduser()
+    if not path.exists():
+        raise ModelFileError(
+            f"robot file '{path}' does not exist (looked for '{path.absolute()}'){_suggestion(path.stem)}"
+        )
+    if path.is_dir():
+        inside = sorted(p.name for p in path.iterdir() if p.suffix.lower() in _FILE_SUFFIXES)
+        hint = f": pass one of its files ({', '.join(inside[:8])})" if inside else " without MJCF or URDF files"
+        raise ModelFileError(f"'{path}' is a directory{hint}")
+    if path.stat().st_size == 0:
+        raise ModelFileError(f"robot file '{path}' is empty")
+    return _compile(lambda: mujoco.MjModel.from_xml_path(os.fspath(path)), f"'{path}'", path)
+
+
+def _suggestion(name: str) -> str:
+    names = builtin_names()
+    close = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
+    if close:
+        return f". Did you mean the built-in {' or '.join(repr(c) for c in close)}?"
+    return f". Built-in models: {', '.join(names)}" if name.isidentifier() else ""
+
+
+def _compile(compile_, where: str, source: str | Path | mujoco.MjSpec) -> mujoco.MjModel:
+    """Run MuJoCo's compiler and turn its exceptions into one that says what, where and what to do."""
+    try:
+        return compile_()
+    except (ValueError, RuntimeError, mujoco.FatalError) as error:
+        reason = " ".join(str(error).split())
+    raise ModelFileError(f"{where} cannot be loaded. MuJoCo says: {reason}{_advice(reason, source)}")
+
+
+def _advice(reason: str, source: str | Path | mujoco.MjSpec) -> str:
+    """What to do about a compiler error, with every missing asset named instead of only the first one."""
+    unopened = re.search(r"Error opening file '([^']*)'", reason)
+    if unopened:
+        missing = _missing_assets(source) or [unopened[1]]
+        advice = f"\nMissing file(s): {', '.join(missing)}. Put them where the file expects them"
+        if any(name.startswith("package:") for name in missing):
+            return advice + "; package:// addresses are not resolved: make them relative to the file"
+        if isinstance(source, str):
+            return advice + "; relative paths in XML text start at the working directory: pass the file's path instead"
+        return advice + ", or correct the paths (compiler meshdir, texturedir, assetdir)"
+    if "XML parse error" in reason:
+        return "\nThe text is not well-formed XML: check the tags at that line"
+    if "Unrecognized XML model type" in reason:
+        return "\nThe root element must be <mujoco> (MJCF) or <robot> (URDF)"
+    return "\nCorrect the element that it names"
+
+
+def _missing_assets(source: str | Path | mujoco.MjSpec) -> list[str]:
+    """Asset files that a description refers to and that are not there; [] if it does not even parse."""
+    try:
+        if isinstance(source, mujoco.MjSpec):
+            spec = source
+        elif isinstance(source, Path):
+            spec = mujoco.MjSpec.from_file(os.fspath(source))
+        else:
+            spec = mujoco.MjSpec.from_string(source)
+    except (ValueError, RuntimeError):
+        return []
+    root = Path(spec.modelfiledir or ".")
+    folders = {"meshes": spec.meshdir, "hfields": spec.meshdir, "skins": spec.meshdir, "textures": spec.texturedir}
+    names = []
+    for kind, folder in folders.items():
+        for asset in getattr(spec, kind):
+            file = asset.file
+            if file and not (root / (folder or "") / file).exists() and not Path(file).exists():
+                names.append(file)
+    return list(dict.fromkeys(names))

@@ -1,0 +1,244 @@
+"""What of a compiled model Ukemi simulates: everything that would change the motion and is not supported, by name.
+
+Each `_…` function below looks after one kind of element and yields one sentence per offending element. A feature that
+cannot change the motion of this very model (a mesh that collides with nothing, a tendon that exerts no force, an
+inactive equality) is not refused; `ignored` lists it.
+"""
+
+from collections.abc import Iterator
+
+import mujoco
+import numpy as np
+
+_Geom, _Trn, _Dyn = mujoco.mjtGeom, mujoco.mjtTrn, mujoco.mjtDyn
+_Gain, _Bias, _Eq = mujoco.mjtGain, mujoco.mjtBias, mujoco.mjtEq
+_Disable, _Enable, _Integrator = mujoco.mjtDisableBit, mujoco.mjtEnableBit, mujoco.mjtIntegrator
+
+
+
+def _values(kind: type, prefix: str, names: str) -> frozenset[int]:
+    """The numbers of MuJoCo enum members, which compare with the model's integer arrays; enum members do not."""
+    return frozenset(int(getattr(kind, prefix + name)) for name in names.split())
+
+
+SHAPES = _values(_Geom, "mjGEOM_", "PLANE SPHERE CAPSULE ELLIPSOID CYLINDER BOX")
+TRANSMISSIONS = _values(_Trn, "mjTRN_", "JOINT JOINTINPARENT SITE")
+ACTIVATIONS = _values(_Dyn, "mjDYN_", "NONE INTEGRATOR FILTER FILTEREXACT")
+GAINS = _values(_Gain, "mjGAIN_", "FIXED AFFINE")
+BIASES = _values(_Bias, "mjBIAS_", "NONE AFFINE")
+EQUALITIES = _values(_Eq, "mjEQ_", "CONNECT WELD JOINT")
+INTEGRATORS = _values(_Integrator, "mjINT_", "EULER RK4 IMPLICIT IMPLICITFAST")
+
+# Disable flags that the engine honours, and those that select an algorithm and not the motion.
+_HONOURED = _values(
+    _Disable, "mjDSBL_", "CONSTRAINT EQUALITY FRICTIONLOSS LIMIT CONTACT SPRING DAMPER GRAVITY CLAMPCTRL WARMSTART "
+    "FILTERPARENT ACTUATION REFSAFE EULERDAMP"
+)
+_HARMLESS = _values(_Disable, "mjDSBL_", "SENSOR MIDPHASE AUTORESET ISLAND")
+# These two change the contacts of pairs for which MuJoCo has no closed form, and nothing else.
+_CONVEX_FLAGS = _values(_Disable, "mjDSBL_", "NATIVECCD MULTICCD")
+# fwdinv only records statistics; invdiscrete only reinterprets the input of inverse dynamics; ipc is a mode of flexes.
+_HARMLESS_ENABLE = _values(_Enable, "mjENBL_", "ENERGY FWDINV INVDISCRETE IPC")
+_REFUSED_ENABLE = {
+    int(_Enable.mjENBL_OVERRIDE): "option flag 'override' (global contact parameters): set them on the geoms instead",
+    int(_Enable.mjENBL_SLEEP): "option flag 'sleep': bodies never sleep here",
+    int(_Enable.mjENBL_DIAGEXACT): "option flag 'diagexact': constraint inertia is approximated body by body here",
+    int(_Enable.mjENBL_SPECULATIVE): "option flag 'speculative' (speculative contacts)",
+}
+
+
+def unsupported(m: mujoco.MjModel) -> list[str]:
+    """Every element that would change the motion and that Ukemi does not simulate, as "type 'name': reason"."""
+    meeting = collision_candidates(m)
+    finders = (_options, _joints, _actuators, _tendons, _equalities, _flexes, _plugins, _fluid)
+    found = [line for finder in finders for line in finder(m)]
+    return found + list(_geoms(m, meeting)) + list(_convex_flags(m, meeting))
+
+
+def ignored(m: mujoco.MjModel) -> list[str]:
+    """What loads without having any effect in Ukemi: sensors, cameras, lights, visual-only meshes and the like."""
+    counts = {
+        "sensor": m.nsensor, "camera": m.ncam, "light": m.nlight, "texture": m.ntex, "material": m.nmat,
+        "skin": m.nskin, "custom numeric": m.nnumeric, "custom text": m.ntext, "custom tuple": m.ntuple,
+    }  # fmt: skip
+    lines = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count]
+    visual = ~_is_type(m, SHAPES) & ~collision_candidates(m).any(axis=1)
+    if visual.any():
+        lines.append(f"{visual.sum()} visual-only geom{'' if visual.sum() == 1 else 's'} (meshes, height fields)")
+    lines += [f"{_name(m, 'tendon', i)}: exerts no force" for i in range(m.ntendon) if not _tendon_acts(m, i)]
+    for i in range(m.neq):
+        if m.eq_type[i] not in EQUALITIES and not m.eq_active0[i]:
+            lines.append(f"{_name(m, 'equality', i)}: inactive")
+    return lines
+
+
+def collision_candidates(m: mujoco.MjModel) -> np.ndarray:
+    """Which geoms may ever touch, by MuJoCo's static filters; bool, symmetric, (ngeom, ngeom)."""
+    meet = np.zeros((m.ngeom, m.ngeom), bool)
+    if m.opt.disableflags & (_Disable.mjDSBL_CONTACT | _Disable.mjDSBL_CONSTRAINT):
+        return meet
+    body = m.geom_bodyid
+    weld = m.body_weldid[body]
+    parent = m.body_weldid[m.body_parentid[weld]]
+    fixed = m.body_dofnum[weld] == 0
+    types, affinities = m.geom_contype, m.geom_conaffinity
+    meet = (types[:, None] & affinities) != 0
+    meet |= meet.T
+    meet &= (weld[:, None] != weld) & ~(fixed[:, None] & fixed)
+    if not m.opt.disableflags & _Disable.mjDSBL_FILTERPARENT:
+        child = (weld[:, None] == parent) & (weld[:, None] != 0) & (weld != 0)
+        meet &= ~(child | child.T)
+    signature = (np.minimum(body[:, None], body) << 16) + np.maximum(body[:, None], body)
+    meet &= ~np.isin(signature, m.exclude_signature)
+    meet[m.pair_geom1, m.pair_geom2] = meet[m.pair_geom2, m.pair_geom1] = True
+    # Planes and height fields do not collide with one another.
+    flat = _is_type(m, _values(_Geom, "mjGEOM_", "PLANE HFIELD"))
+    return meet & ~(flat[:, None] & flat)
+
+
+def _is_type(m: mujoco.MjModel, types: frozenset[int]) -> np.ndarray:
+    return np.isin(m.geom_type, list(types))
+
+
+def _name(m: mujoco.MjModel, kind: str, i: int) -> str:
+    """"kind 'name'", or the number of a nameless element."""
+    name = mujoco.mj_id2name(m, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), i)
+    return f"{kind} '{name}'" if name else f"{kind} {i}"
+
+
+def _enum(kind: type, value: int, prefix: str) -> str:
+    """The XML word of a MuJoCo enum value."""
+    try:
+        return kind(value).name.removeprefix(prefix).lower()
+    except ValueError:
+        return str(value)
+
+
+def _options(m: mujoco.MjModel) -> Iterator[str]:
+    opt = m.opt
+    if opt.integrator not in INTEGRATORS:
+        yield f"option integrator '{_enum(_Integrator, opt.integrator, 'mjINT_')}'"
+    if opt.noslip_iterations > 0:
+        yield f"option noslip_iterations={opt.noslip_iterations}: there is no noslip solver"
+    groups = [g for g in range(31) if opt.disableactuator & 1 << g and (m.actuator_group == g).any()]
+    if groups:
+        yield f"option actuatorgroupdisable: actuators of group(s) {', '.join(map(str, groups))} are switched off"
+    unknown = opt.disableflags & ~sum(_HONOURED | _HARMLESS | _CONVEX_FLAGS)
+    if unknown:
+        yield f"option flag: unknown disable bits {unknown:#x}"
+    for bit, reason in _REFUSED_ENABLE.items():
+        if opt.enableflags & bit:
+            yield reason
+    unknown = opt.enableflags & ~sum(_HARMLESS_ENABLE | _REFUSED_ENABLE.keys())
+    if unknown:
+        yield f"option flag: unknown enable bits {unknown:#x}"
+
+
+def _joints(m: mujoco.MjModel) -> Iterator[str]:
+    for i in range(m.njnt):
+        name = _name(m, "joint", i)
+        dof = m.jnt_dofadr[i]  # all dofs of a joint share its damping
+        if m.jnt_plasticadr[i] >= 0:
+            yield f"{name}: springyield (plastic spring)"
+        if m.jnt_stiffnesspoly[i].any():
+            yield f"{name}: stiffness of higher than first order"
+        if m.dof_dampingpoly[dof].any():
+            yield f"{name}: damping of higher than first order"
+
+
+def _actuators(m: mujoco.MjModel) -> Iterator[str]:
+    for i in range(m.nactuator):
+        reasons = list(_actuator_types(m, i))
+        # Types that need several inputs or outputs have been named already.
+        if not reasons and (m.actuator_ctrlnum[i] != 1 or m.actuator_outnum[i] != 1 or m.actuator_actnum[i] > 1):
+            reasons.append("has several inputs, outputs or activation states")
+        if m.actuator_delay[i]:
+            reasons.append("delay")
+        if m.actuator_armature[i]:
+            reasons.append("armature (give it to the joint, times gear squared)")
+        if m.actuator_damping[i] or m.actuator_dampingpoly[i].any():
+            reasons.append("damping (give it to the joint, times gear squared)")
+        if reasons:
+            yield f"{_name(m, 'actuator', i)}: {', '.join(reasons)}"
+
+
+def _actuator_types(m: mujoco.MjModel, i: int) -> Iterator[str]:
+    if m.actuator_plugin[i] >= 0:
+        yield "plugin"
+        return  # its types say nothing
+    if m.actuator_trntype[i] not in TRANSMISSIONS:
+        kind = _enum(_Trn, m.actuator_trntype[i], "mjTRN_")
+        yield f"transmission '{'body (adhesion)' if kind == 'body' else kind}'"
+    if m.actuator_dyntype[i] not in ACTIVATIONS:
+        yield f"dynamics type '{_enum(_Dyn, m.actuator_dyntype[i], 'mjDYN_')}'"
+    if m.actuator_gaintype[i] not in GAINS:
+        yield f"gain type '{_enum(_Gain, m.actuator_gaintype[i], 'mjGAIN_')}'"
+    if m.actuator_biastype[i] not in BIASES:
+        yield f"bias type '{_enum(_Bias, m.actuator_biastype[i], 'mjBIAS_')}'"
+
+
+def _tendon_acts(m: mujoco.MjModel, i: int) -> bool:
+    """Whether a tendon exerts a force of its own; one that only measures or transmits does not."""
+    passive = (m.tendon_stiffness, m.tendon_damping, m.tendon_frictionloss, m.tendon_armature, m.tendon_limited)
+    polynomial = (m.tendon_stiffnesspoly, m.tendon_dampingpoly)
+    return any(field[i] for field in passive) or any(field[i].any() for field in polynomial)
+
+
+def _tendons(m: mujoco.MjModel) -> Iterator[str]:
+    for i in range(m.ntendon):
+        if _tendon_acts(m, i):
+            yield f"{_name(m, 'tendon', i)}: has a spring, damper, friction, armature or limit"
+
+
+def _equalities(m: mujoco.MjModel) -> Iterator[str]:
+    for i in range(m.neq):
+        if m.eq_type[i] not in EQUALITIES and m.eq_active0[i]:
+            yield f"{_name(m, 'equality', i)}: type '{_enum(_Eq, m.eq_type[i], 'mjEQ_')}'"
+
+
+def _flexes(m: mujoco.MjModel) -> Iterator[str]:
+    for i in range(m.nflex):
+        yield f"{_name(m, 'flex', i)}: deformable body"
+
+
+def _plugins(m: mujoco.MjModel) -> Iterator[str]:
+    # Actuator and geom plugins are reported with their elements; sensor plugins do not change the motion.
+    for i in np.flatnonzero(m.body_plugin >= 0):
+        yield f"{_name(m, 'body', i)}: plugin"
+
+
+def _fluid(m: mujoco.MjModel) -> Iterator[str]:
+    if m.nv and (m.opt.density or m.opt.viscosity):
+        wind = " and wind" if m.opt.wind.any() else ""
+        yield f"option density={m.opt.density:g}, viscosity={m.opt.viscosity:g}: fluid forces{wind}"
+        for i in np.flatnonzero(m.geom_fluid[:, 0] > 0):
+            yield f"{_name(m, 'geom', i)}: fluidshape 'ellipsoid'"
+
+
+def _geoms(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
+    words = {_Geom.mjGEOM_MESH: "mesh", _Geom.mjGEOM_HFIELD: "height field", _Geom.mjGEOM_SDF: "signed distance field"}
+    words = {int(kind): word for kind, word in words.items()}
+    for i in np.flatnonzero(meeting.any(axis=1)):
+        name = _name(m, "geom", i)
+        if m.geom_type[i] not in SHAPES:
+            yield f"{name}: {words.get(int(m.geom_type[i]), 'unknown shape')} that may collide"
+        if m.geom_adhesion[i]:
+            yield f"{name}: adhesion"
+        if m.geom_surfacevel[i].any():
+            yield f"{name}: surfacevel (conveyor)"
+    for i in np.flatnonzero(m.pair_adhesion):
+        yield f"{_name(m, 'pair', i)}: adhesion"
+
+
+def _convex_flags(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
+    """Flags of the general convex routine, where a pair that feels them may touch."""
+    ellipsoid = _is_type(m, _values(_Geom, "mjGEOM_", "ELLIPSOID"))
+    cylinder = _is_type(m, _values(_Geom, "mjGEOM_", "CYLINDER"))
+    plane = _is_type(m, _values(_Geom, "mjGEOM_", "PLANE"))
+    edged = _is_type(m, _values(_Geom, "mjGEOM_", "CAPSULE CYLINDER BOX"))
+    several = meeting & cylinder[:, None] & edged
+    general = several | (meeting & ellipsoid[:, None] & ~plane)
+    if m.opt.disableflags & _Disable.mjDSBL_NATIVECCD and general.any():
+        yield "option flag 'nativeccd' disabled: changes the contacts of ellipsoids and cylinders"
+    if m.opt.disableflags & _Disable.mjDSBL_MULTICCD and several.any():
+        yield "option flag 'multiccd' disabled: changes the contacts of cylinders"
