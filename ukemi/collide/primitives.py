@@ -1,0 +1,32 @@
+"""The table of pair functions: which routine finds the contacts of which two primitives."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jax import Array
+
+from . import balls, plane
+from .shapes import Hit, Shape
+
+
+class PairFunction(NamedTuple):
+    """How the contacts of one pair of primitive types are found."""
+
+    function: Callable[[Shape, Shape, Array], Hit]  # (a, b, margin [m]) -> Hit, unbatched
+    points: int  # number of slots in the Hit, static
+    exact: bool  # analytic, with the very contact set of MuJoCo
+
+
+# Keys are (type of a, type of b) in MuJoCo's order of types: plane, sphere, capsule, ellipsoid,
+# cylinder, box. The normal of a contact points from a to b.
+PAIRS: dict[tuple[str, str], PairFunction] = {
+    ("plane", "sphere"): PairFunction(plane.plane_sphere, 1, True),
+    ("plane", "capsule"): PairFunction(plane.plane_capsule, 2, True),
+    ("plane", "ellipsoid"): PairFunction(plane.plane_ellipsoid, 1, True),
+    ("plane", "cylinder"): PairFunction(plane.plane_cylinder, 4, True),
+    ("plane", "box"): PairFunction(plane.plane_box, 4, True),
+    ("sphere", "sphere"): PairFunction(balls.sphere_sphere, 1, True),
+    ("sphere", "capsule"): PairFunction(balls.sphere_capsule, 1, True),
+    ("sphere", "cylinder"): PairFunction(balls.sphere_cylinder, 1, True),
+    ("capsule", "capsule"): PairFunction(balls.capsule_capsule, 2, True),
+}
