@@ -1,0 +1,186 @@
+"""What a replay shows: the shapes of a scene, and where they were and what touched at each moment.
+
+Plain numpy values without any engine behind them, so that recordings of anything can be shown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import mujoco
+import numpy as np
+
+from ukemi.errors import InputError
+
+SHAPES = ("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
+
+# Geoms of these MuJoCo groups are drawn by default; the others are, by custom, collision shapes under a visual mesh.
+_SHOWN_GROUPS = (0, 1, 2)
+_DEFAULT_RGBA = np.array([0.5, 0.5, 0.5, 1.0])
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Triangles in the geom's frame."""
+
+    vertices: np.ndarray  # (n, 3) [m]
+    faces: np.ndarray  # (m, 3) rows of `vertices`, anticlockwise from outside
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The shapes of a recording. `ng` is their number."""
+
+    types: tuple[str, ...]  # each one of SHAPES
+    sizes: np.ndarray  # (ng, 3) MuJoCo's meaning by type: radii and half-lengths [m]; a plane's zeros mean endless
+    rgba: np.ndarray  # (ng, 4) in 0..1
+    names: tuple[str, ...]
+    title: str = "Ukemi"
+    meshes: Mapping[int, Mesh] = field(default_factory=dict)  # triangles of the geoms of type "mesh"
+    hidden: np.ndarray | None = None  # (ng,) bool: shown on request only, such as collision shapes under a mesh
+
+    def __post_init__(self):
+        ng = len(self.types)
+        unknown = sorted(set(self.types) - set(SHAPES))
+        if unknown:
+            raise InputError(f"Scene has shapes that cannot be drawn: {', '.join(unknown)}; known: {', '.join(SHAPES)}.")
+        if len(self.names) != ng:
+            raise InputError(f"Scene has {ng} types and {len(self.names)} names.")
+        _check("Scene.sizes", self.sizes, (ng, 3))
+        _check("Scene.rgba", self.rgba, (ng, 4))
+        if self.hidden is not None:
+            _check("Scene.hidden", self.hidden, (ng,))
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Poses and contacts over time. `T` is the number of frames, `nc` the contact capacity.
+
+    A contact without a partner in a frame has NaN rows. Its force is what the contact exerts on the second body.
+    """
+
+    time: np.ndarray  # (T,) increasing [s]
+    geom_pos: np.ndarray  # (T, ng, 3) world [m]
+    geom_quat: np.ndarray  # (T, ng, 4) w x y z, world
+    contact_point: np.ndarray  # (T, nc, 3) world [m]
+    contact_force: np.ndarray  # (T, nc, 3) world [N]
+
+    def __post_init__(self):
+        time = np.asarray(self.time)
+        if time.ndim != 1 or len(time) == 0:
+            raise InputError(f"Frames.time has shape {time.shape}; it needs (T,) with at least one frame.")
+        ng = np.shape(self.geom_pos)[1] if np.ndim(self.geom_pos) == 3 else -1
+        nc = np.shape(self.contact_point)[1] if np.ndim(self.contact_point) == 3 else -1
+        _check("Frames.geom_pos", self.geom_pos, (len(time), ng, 3))
+        _check("Frames.geom_quat", self.geom_quat, (len(time), ng, 4))
+        _check("Frames.contact_point", self.contact_point, (len(time), nc, 3))
+        _check("Frames.contact_force", self.contact_force, (len(time), nc, 3))
+        if np.any(np.diff(time) <= 0):
+            raise InputError("Frames.time must increase from frame to frame.")
+
+
+def _check(name: str, array, shape: tuple[int, ...]):
+    if np.shape(array) != shape:
+        raise InputError(f"{name} has shape {np.shape(array)}; it needs {shape}.")
+
+
+def scene_of(m: mujoco.MjModel, title: str = "Ukemi") -> Scene:
+    """The scene of a compiled MuJoCo model, with its colours, materials and meshes; one entry per geom.
+
+    Height fields and signed distance fields are left out of the picture: they become meshes without triangles.
+    """
+    kinds = [mujoco.mjtGeom(int(kind)).name.removeprefix("mjGEOM_").lower() for kind in m.geom_type]
+    types = tuple(kind if kind in SHAPES else "mesh" for kind in kinds)
+    names = tuple(m.geom(g).name or f"geom {g}" for g in range(m.ngeom))
+    meshes = {g: _mesh(m, int(m.geom_dataid[g])) for g in range(m.ngeom) if kinds[g] == "mesh"}
+    hidden = ~np.isin(m.geom_group, _SHOWN_GROUPS)
+    if hidden[m.geom_bodyid > 0].all():
+        hidden[:] = False
+    return Scene(types, m.geom_size.copy(), _rgba(m), names, title, meshes, hidden)
+
+
+def _mesh(m: mujoco.MjModel, k: int) -> Mesh:
+    points = m.mesh_vert[m.mesh_vertadr[k] : m.mesh_vertadr[k] + m.mesh_vertnum[k]]
+    faces = m.mesh_face[m.mesh_faceadr[k] : m.mesh_faceadr[k] + m.mesh_facenum[k]]
+    return Mesh(points.copy(), faces.copy())
+
+
+def _rgba(m: mujoco.MjModel) -> np.ndarray:
+    """Colour of each geom: its own unless that is the default, then its material's (MuJoCo's rule)."""
+    rgba = m.geom_rgba.astype(float)
+    for g in np.flatnonzero(m.geom_matid >= 0):
+        if np.allclose(rgba[g], _DEFAULT_RGBA):
+            rgba[g] = m.mat_rgba[m.geom_matid[g]]
+    return rgba
+
+
+def moving(frames: Frames) -> np.ndarray:
+    """Indices of the geoms whose pose ever changes."""
+    pos, quat = np.asarray(frames.geom_pos), np.asarray(frames.geom_quat)
+    shifted = np.ptp(pos, axis=0).max(axis=-1, initial=0) > 1e-7
+    turned = np.ptp(quat, axis=0).max(axis=-1, initial=0) > 1e-7
+    return np.flatnonzero(shifted | turned)
+
+
+def radii(scene: Scene) -> np.ndarray:
+    """Bounding radius of each geom about its own origin [m], (ng,); planes count as 0."""
+    out = np.zeros(len(scene.types))
+    for g, kind in enumerate(scene.types):
+        x, y, z = scene.sizes[g]
+        if kind == "sphere":
+            out[g] = x
+        elif kind == "capsule":
+            out[g] = x + y
+        elif kind == "cylinder":
+            out[g] = np.hypot(x, y)
+        elif kind == "ellipsoid":
+            out[g] = max(x, y, z)
+        elif kind == "box":
+            out[g] = np.linalg.norm((x, y, z))
+        elif kind == "mesh" and g in scene.meshes and len(scene.meshes[g].vertices):
+            out[g] = np.linalg.norm(scene.meshes[g].vertices, axis=1).max()
+    return out
+
+
+@dataclass(frozen=True)
+class Framing:
+    """Where a camera should look."""
+
+    focus: np.ndarray  # (T, 3) centre of the subject, smoothed [m]
+    center: np.ndarray  # (3,) where a camera that stands still looks [m]
+    reach: float  # radius of what should fill the picture [m]
+    follow: bool  # whether the subject travels so far that the camera had better follow
+
+
+def frame_subject(scene: Scene, frames: Frames) -> Framing:
+    """Find the subject (what moves, and what stands close to it) and how to frame it."""
+    size = radii(scene)
+    time, pos = np.asarray(frames.time), np.asarray(frames.geom_pos, float)
+    subject = moving(frames)
+    subject = subject[size[subject] > 0]
+    if len(subject) == 0:
+        subject = np.flatnonzero(size > 0)
+    if len(subject) == 0:
+        return Framing(np.zeros((len(time), 3)), np.zeros(3), 1.0, False)
+    focus = _smooth(time, _centre(pos[:, subject], size[subject]), width=0.4)
+    away = np.linalg.norm(pos[:, subject] - focus[:, None], axis=-1) + size[subject]
+    own = float(np.quantile(away.max(axis=1), 0.9))
+    low, high = (pos[:, subject] - size[subject, None]), (pos[:, subject] + size[subject, None])
+    low, high = low.min(axis=(0, 1)), high.max(axis=(0, 1))
+    whole = 0.5 * float(np.linalg.norm(high - low))
+    if whole > 2.2 * own:
+        return Framing(focus, focus[0], 1.1 * own, True)
+    return Framing(focus, 0.5 * (low + high), max(own, 0.9 * whole), False)
+
+
+def _centre(pos: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Middle of the bounding box at each moment, (T, 3)."""
+    low, high = (pos - size[:, None]).min(axis=1), (pos + size[:, None]).max(axis=1)
+    return 0.5 * (low + high)
+
+
+def _smooth(time: np.ndarray, path: np.ndarray, width: float) -> np.ndarray:
+    """Moving average of `path` (T, 3) over a window of `width` seconds."""
+    total = np.concatenate([np.zeros((1, 3)), np.cumsum(path, axis=0)])
+    first = np.searchsorted(time, time - width / 2, side="left")
+    last = np.searchsorted(time, time + width / 2, side="right")
+    return (total[last] - total[first]) / (last - first)[:, None]

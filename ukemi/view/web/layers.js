@@ -1,0 +1,110 @@
+// What to draw at one moment: instances of shapes, sorted into layers.
+
+const POINT_COLOR = [0.98, 0.70, 0.05], FORCE_COLOR = [0.90, 0.24, 0.10];
+
+const instance = (pos, h, quat, scale, kind, color) => [...pos, h, ...quat, ...scale, kind, ...color];
+
+// Shape name, scale and h of a geom. Sizes are MuJoCo's: radii and half-lengths.
+function geomShape(type, size, mesh) {
+  if (type === "sphere") return ["sphere", [size[0], size[0], size[0]], 0];
+  if (type === "capsule") return ["capsule", [size[0], size[0], size[0]], size[1]];
+  if (type === "cylinder") return ["cylinder", [size[0], size[0], size[1]], 0];
+  if (type === "ellipsoid") return ["sphere", size, 0];
+  if (type === "box") return ["box", size, 0];
+  if (type === "plane") return ["plane", size, 0];
+  return [mesh === null ? null : `mesh${mesh}`, [1, 1, 1], 0];
+}
+
+// A round length (1, 2 or 5 times a power of ten) near `x`.
+function roundLength(x) {
+  const power = Math.pow(10, Math.floor(Math.log10(x)));
+  const lead = x / power;
+  return power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
+}
+
+class World {
+  constructor(data) {
+    this.data = data;
+    this.geoms = data.header.geoms;
+    this.reach = data.header.view.reach;
+    this.pos = new Float32Array(3 * this.geoms.length);
+    this.quat = new Float32Array(4 * this.geoms.length);
+    this.farthest = this.farthestFocus();
+  }
+
+  meshes() {
+    const meshes = { sphere: sphereMesh(), capsule: capsuleMesh(), cylinder: cylinderMesh(), box: boxMesh(),
+      plane: planeMesh(), arrow: arrowMesh() };
+    for (let k = 0; k < this.data.header.meshes; k++) {
+      meshes[`mesh${k}`] = facetMesh(this.data.arrays[`mesh${k}_points`], this.data.arrays[`mesh${k}_faces`]);
+    }
+    return meshes;
+  }
+
+  farthestFocus() {
+    const focus = this.data.arrays.focus;
+    let far = 0;
+    for (let i = 0; i < focus.length; i += 3) far = Math.max(far, Math.hypot(focus[i], focus[i + 1], focus[i + 2]));
+    return far;
+  }
+
+  // The layers at a time; `show` says what the user wants to see.
+  at(time, show) {
+    const layers = { solid: new Map(), ground: new Map(), glass: new Map(), glow: new Map() };
+    const put = (layer, shape, values) => {
+      if (!layers[layer].has(shape)) layers[layer].set(shape, []);
+      layers[layer].get(shape).push(...values);
+    };
+    const frame = posesAt(this.data, time, this.pos, this.quat);
+    this.geoms.forEach((geom, g) => this.putGeom(geom, g, show, put));
+    const contacts = contactsAt(this.data, frame);
+    this.putContacts(contacts, show, put);
+    return { layers, contacts };
+  }
+
+  putGeom(geom, g, show, put) {
+    if (geom.hidden && !show.hidden) return;
+    const [shape, scale, h] = geomShape(geom.type, geom.size, geom.mesh);
+    if (!shape) return;
+    const pos = this.pos.subarray(3 * g, 3 * g + 3), quat = this.quat.subarray(4 * g, 4 * g + 4);
+    if (shape === "plane") {
+      // Zero half-size means without end; the fog hides where the drawn square stops.
+      const endless = 60 * this.reach + 2 * this.farthest;
+      const half = [0, 1].map((k) => (geom.size[k] > 0 ? Math.min(geom.size[k], endless) : endless));
+      // Mostly a light grey with a hint of the file's colour: a strong floor would take the eye off the robot.
+      const tone = [0, 1, 2].map((k) => mix(geom.rgba[k], [0.64, 0.66, 0.70][k], 0.78));
+      put("ground", shape, instance(pos, 0, quat, [...half, 1], 1, [...tone, geom.rgba[3]]));
+      return;
+    }
+    if (geom.hidden) {
+      put("glass", shape, instance(pos, h, quat, scale, 0, [0.20, 0.55, 0.62, 0.38]));
+    } else {
+      put(geom.rgba[3] < 0.99 ? "glass" : "solid", shape, instance(pos, h, quat, scale, 0, geom.rgba));
+    }
+  }
+
+  putContacts(contacts, show, put) {
+    const dotRadius = 0.014 * this.reach, scale = this.data.header.view.force_scale;
+    for (const { point, force } of contacts) {
+      const size = norm(force), length = Math.min(size * scale, 3 * this.reach);
+      if (show.points) {
+        put("glow", "sphere", instance(point, 0, [1, 0, 0, 0], [dotRadius, dotRadius, dotRadius], 2, [...POINT_COLOR, 1]));
+      }
+      if (show.forces && length > 1e-3 * this.reach) {
+        const thick = Math.min(0.0115 * this.reach, length / 9);
+        put("glow", "arrow", instance(point, length - 6 * thick, quatFromZ(unit(force)), [thick, thick, thick], 2,
+          [...FORCE_COLOR, 1]));
+      }
+    }
+  }
+
+  // The endless plane in which things are mirrored, if there is exactly one such plane.
+  floor() {
+    const planes = this.geoms.map((geom, g) => g).filter((g) => this.geoms[g].type === "plane" && !this.geoms[g].hidden);
+    if (planes.length !== 1) return null;
+    const g = planes[0], [x, y] = this.geoms[g].size;
+    if ([x, y].some((half) => half > 0 && half < 8 * this.reach)) return null;
+    return { point: Array.from(this.pos.subarray(3 * g, 3 * g + 3)),
+      normal: rotate(Array.from(this.quat.subarray(4 * g, 4 * g + 4)), [0, 0, 1]) };
+  }
+}
