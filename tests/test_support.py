@@ -201,7 +201,7 @@ SUPPORTED = [
     dict(flags="nativeccd='disable' multiccd='disable' contact='disable'"),
     dict(ball="adhesion='1' surfacevel='1 0 0 0 0 0' contype='0' conaffinity='0'"),
     dict(sensor="<jointpos joint='h' delay='.1' nsample='60'/><touch site='tip'/>"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("parts", SUPPORTED, ids=[" ".join(p.values())[:60] or "scene" for p in SUPPORTED])

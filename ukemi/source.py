@@ -25,14 +25,14 @@ def read(source: Source) -> mujoco.MjModel:
     Raises:
         ModelFileError: the file is missing, malformed or does not compile.
     """
+    if isinstance(source, str):
+        return _read_str(source)
+    if isinstance(source, os.PathLike):
+        return _read_file(Path(source))
     if isinstance(source, mujoco.MjModel):
         return source
     if isinstance(source, mujoco.MjSpec):
         return _compile(source.compile, label(source), source)
-    if isinstance(source, os.PathLike):
-        return _read_file(Path(source))
-    if isinstance(source, str):
-        return _read_str(source)
     raise ModelFileError(
         f"a model cannot be loaded from a {type(source).__name__}: pass the path of an MJCF or URDF file, "
         "its text, the name of a built-in model, a mujoco.MjSpec or a mujoco.MjModel"
@@ -47,16 +47,15 @@ def builtin_names() -> list[str]:
 
 def label(source: Source) -> str:
     """How error messages and reports refer to `source`."""
-    if isinstance(source, mujoco.MjModel):
-        return "MjModel"
+    if isinstance(source, str) and _is_text(source):
+        return "XML text"
+    if isinstance(source, str) and _is_name(source):
+        return f"built-in model '{source}'"
+    if isinstance(source, str | os.PathLike):
+        return f"'{source}'"
     if isinstance(source, mujoco.MjSpec):
         return f"MjSpec '{source.modelname}'"
-    if isinstance(source, str):
-        if _is_text(source):
-            return "XML text"
-        if _is_name(source):
-            return f"built-in model '{source}'"
-    return f"'{source}'"
+    return type(source).__name__
 
 
 def _is_text(source: str) -> bool:
@@ -134,12 +133,12 @@ def _advice(reason: str, source: str | Path | mujoco.MjSpec) -> str:
 def _missing_assets(source: str | Path | mujoco.MjSpec) -> list[str]:
     """Asset files that a description refers to and that are not there; [] if it does not even parse."""
     try:
-        if isinstance(source, mujoco.MjSpec):
-            spec = source
-        elif isinstance(source, Path):
+        if isinstance(source, Path):
             spec = mujoco.MjSpec.from_file(os.fspath(source))
-        else:
+        elif isinstance(source, str):
             spec = mujoco.MjSpec.from_string(source)
+        else:
+            spec = source
     except (ValueError, RuntimeError):
         return []
     root = Path(spec.modelfiledir or ".")

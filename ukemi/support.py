@@ -60,7 +60,7 @@ def ignored(m: mujoco.MjModel) -> list[str]:
     counts = {
         "sensor": m.nsensor, "camera": m.ncam, "light": m.nlight, "texture": m.ntex, "material": m.nmat,
         "skin": m.nskin, "custom numeric": m.nnumeric, "custom text": m.ntext, "custom tuple": m.ntuple,
-    }  # fmt: skip
+    }
     lines = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count]
     visual = ~_is_type(m, SHAPES) & ~collision_candidates(m).any(axis=1)
     if visual.any():
@@ -203,7 +203,7 @@ def _flexes(m: mujoco.MjModel) -> Iterator[str]:
 
 def _plugins(m: mujoco.MjModel) -> Iterator[str]:
     # Actuator and geom plugins are reported with their elements; sensor plugins do not change the motion.
-    for i in np.flatnonzero(m.body_plugin >= 0):
+    for i in np.flatnonzero(m.body_plugin >= 0).tolist():
         yield f"{_name(m, 'body', i)}: plugin"
 
 
@@ -211,14 +211,14 @@ def _fluid(m: mujoco.MjModel) -> Iterator[str]:
     if m.nv and (m.opt.density or m.opt.viscosity):
         wind = " and wind" if m.opt.wind.any() else ""
         yield f"option density={m.opt.density:g}, viscosity={m.opt.viscosity:g}: fluid forces{wind}"
-        for i in np.flatnonzero(m.geom_fluid[:, 0] > 0):
+        for i in np.flatnonzero(m.geom_fluid[:, 0] > 0).tolist():
             yield f"{_name(m, 'geom', i)}: fluidshape 'ellipsoid'"
 
 
 def _geoms(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
     words = {_Geom.mjGEOM_MESH: "mesh", _Geom.mjGEOM_HFIELD: "height field", _Geom.mjGEOM_SDF: "signed distance field"}
     words = {int(kind): word for kind, word in words.items()}
-    for i in np.flatnonzero(meeting.any(axis=1)):
+    for i in np.flatnonzero(meeting.any(axis=1)).tolist():
         name = _name(m, "geom", i)
         if m.geom_type[i] not in SHAPES:
             yield f"{name}: {words.get(int(m.geom_type[i]), 'unknown shape')} that may collide"
@@ -226,7 +226,7 @@ def _geoms(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
             yield f"{name}: adhesion"
         if m.geom_surfacevel[i].any():
             yield f"{name}: surfacevel (conveyor)"
-    for i in np.flatnonzero(m.pair_adhesion):
+    for i in np.flatnonzero(m.pair_adhesion).tolist():
         yield f"{_name(m, 'pair', i)}: adhesion"
 
 

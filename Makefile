@@ -1,0 +1,60 @@
+# `make demo` and `make test` are all that a newcomer needs: each makes .venv and installs into it on first use.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Set PYTHON to choose another interpreter, ARGS to pass arguments on: make test ARGS="-k humanoid -x"
+PYTHON ?=
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all bench lint clean
+
+help:
+	@echo "make demo       simulate a robot and write a replay that opens in a browser"
+	@echo "make test       run the tests (test-all: the slow ones too)"
+	@echo "make bench      time Ukemi against MuJoCo"
+	@echo "make lint       ruff and pyright"
+	@echo "make clean      remove .venv and outputs"
+
+$(STAMP): pyproject.toml
+	@set -e; \
+	if [ ! -x $(BIN)/python ]; then \
+	  for candidate in $(PYTHON) python3.12 python3.13 python3.11 python3.14 python3; do \
+	    if $$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	      python=$$candidate; break; \
+	    fi; \
+	  done; \
+	  if [ -z "$$python" ]; then \
+	    echo "Ukemi needs Python 3.11 or newer with its venv module; none was found on PATH." >&2; \
+	    echo "Install one (Debian, Ubuntu: apt install python3 python3-venv) or name it: make PYTHON=/path/to/python" >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "Making $(VENV) with $$($$python --version)"; \
+	  $$python -m venv $(VENV); \
+	fi; \
+	echo "Installing Ukemi and its development tools into $(VENV) (a few minutes, once)"; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' || { \
+	  echo "Installation failed: see pip's message above. A network connection is needed this first time." >&2; \
+	  exit 1; \
+	}; \
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/ukemi simulate humanoid --seconds 5 --out out/demo.npz --replay out/demo.html $(ARGS)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-all: $(STAMP)
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: $(STAMP)
+	$(BIN)/python bench/run.py $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check ukemi tests bench
+	$(BIN)/pyright
+
+clean:
+	rm -rf $(VENV) out build dist
