@@ -70,7 +70,7 @@ def pack(scene: Scene, frames: Frames, subtitle: str = "") -> tuple[dict, bytes]
     ]  # fmt: skip
     view = {
         "center": _short(framing.center), "reach": framing.reach, "follow": framing.follow,
-        "azimuth": _AZIMUTH, "elevation": _ELEVATION, **_force_view(force, load, framing.reach),
+        "azimuth": _AZIMUTH, "elevation": _ELEVATION, "mark": framing.mark, **_force_view(force, load, framing.mark),
     }  # fmt: skip
     header = {"title": scene.title, "subtitle": subtitle, "geoms": geoms, "view": view, "arrays": store.entries,
               "meshes": len(set(mesh_of.values())), "has_contacts": bool(len(point))}  # fmt: skip
@@ -153,13 +153,13 @@ def _peak_load(frames: Frames, kept: np.ndarray) -> np.ndarray:
     return np.maximum.reduceat(size.sum(axis=1), kept)
 
 
-def _force_view(force: np.ndarray, load: np.ndarray, reach: float) -> dict:
+def _force_view(force: np.ndarray, load: np.ndarray, mark: float) -> dict:
     """Scales of arrows [m/N] and of the chart [N]: the usual large value is drawn large, rare peaks are not the measure."""
     size = np.linalg.norm(force, axis=1)
     size, busy = size[size > 0], load[load > 0]
     usual = float(np.quantile(size, 0.9)) if len(size) else 1.0
     top = float(np.quantile(busy, 0.98)) if len(busy) else 1.0
-    return {"force_scale": 0.55 * reach / usual, "load_top": top}
+    return {"force_scale": 0.55 * mark / usual, "load_top": top}
 
 
 def _short(values) -> list[float]:

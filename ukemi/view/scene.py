@@ -149,10 +149,11 @@ class Framing:
     center: np.ndarray  # (3,) where a camera that stands still looks [m]
     reach: float  # radius of what should fill the picture [m]
     follow: bool  # whether the subject travels so far that the camera had better follow
+    mark: float  # scale of contact marks: small beside small things, however wide the scene [m]
 
 
 def frame_subject(scene: Scene, frames: Frames) -> Framing:
-    """Find the subject (what moves, and what stands close to it) and how to frame it."""
+    """Find the subject, which is what moves, and how to frame it."""
     size = radii(scene)
     time, pos = np.asarray(frames.time), np.asarray(frames.geom_pos, float)
     subject = moving(frames)
@@ -160,22 +161,18 @@ def frame_subject(scene: Scene, frames: Frames) -> Framing:
     if len(subject) == 0:
         subject = np.flatnonzero(size > 0)
     if len(subject) == 0:
-        return Framing(np.zeros((len(time), 3)), np.zeros(3), 1.0, False)
-    focus = _smooth(time, _centre(pos[:, subject], size[subject]), width=0.4)
-    away = np.linalg.norm(pos[:, subject] - focus[:, None], axis=-1) + size[subject]
-    own = float(np.quantile(away.max(axis=1), 0.9))
-    low, high = (pos[:, subject] - size[subject, None]), (pos[:, subject] + size[subject, None])
-    low, high = low.min(axis=(0, 1)), high.max(axis=(0, 1))
-    whole = 0.5 * float(np.linalg.norm(high - low))
+        return Framing(np.zeros((len(time), 3)), np.zeros(3), 1.0, False, 1.0)
+    low, high = pos[:, subject] - size[subject, None], pos[:, subject] + size[subject, None]
+    bottom, top = low.min(axis=1), high.max(axis=1)
+    focus = _smooth(time, 0.5 * (bottom + top), width=0.4)
+    own = 0.6 * float(np.quantile((top - bottom).max(axis=-1), 0.9))
+    # Quantiles: one thing that flies off must not make everything else small.
+    bottom, top = np.quantile(low, 0.02, axis=(0, 1)), np.quantile(high, 0.98, axis=(0, 1))
+    whole = 0.6 * float((top - bottom).max())
+    mark = 5 * float(np.median(size[subject]))
     if whole > 2.2 * own:
-        return Framing(focus, focus[0], 1.1 * own, True)
-    return Framing(focus, 0.5 * (low + high), max(own, 0.9 * whole), False)
-
-
-def _centre(pos: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Middle of the bounding box at each moment, (T, 3)."""
-    low, high = (pos - size[:, None]).min(axis=1), (pos + size[:, None]).max(axis=1)
-    return 0.5 * (low + high)
+        return Framing(focus, focus[0], 1.25 * own, True, min(own, mark))
+    return Framing(focus, 0.5 * (bottom + top), whole, False, min(whole, mark))
 
 
 def _smooth(time: np.ndarray, path: np.ndarray, width: float) -> np.ndarray:

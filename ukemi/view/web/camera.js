@@ -31,7 +31,7 @@ class Camera {
   fit() {
     const aspect = this.canvas.clientWidth / Math.max(1, this.canvas.clientHeight);
     const half = aspect < 1 ? Math.atan(Math.tan(FOVY / 2) * aspect) : FOVY / 2;
-    return 0.86 * this.view.reach / Math.sin(half);
+    return 1.12 * this.view.reach / Math.sin(half);
   }
 
   // Eye and target in the world when the subject is at `focus`.

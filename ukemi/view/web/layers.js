@@ -84,14 +84,14 @@ class World {
   }
 
   putContacts(contacts, show, put) {
-    const dotRadius = 0.014 * this.reach, scale = this.data.header.view.force_scale;
+    const mark = this.data.header.view.mark, dotRadius = 0.014 * mark, scale = this.data.header.view.force_scale;
     for (const { point, force } of contacts) {
-      const size = norm(force), length = Math.min(size * scale, 3 * this.reach);
+      const size = norm(force), length = Math.min(size * scale, 3 * mark);
       if (show.points) {
         put("glow", "sphere", instance(point, 0, [1, 0, 0, 0], [dotRadius, dotRadius, dotRadius], 2, [...POINT_COLOR, 1]));
       }
-      if (show.forces && length > 1e-3 * this.reach) {
-        const thick = Math.min(0.0115 * this.reach, length / 9);
+      if (show.forces && length > 1e-3 * mark) {
+        const thick = Math.min(0.0115 * mark, length / 9);
         put("glow", "arrow", instance(point, length - 6 * thick, quatFromZ(unit(force)), [thick, thick, thick], 2,
           [...FORCE_COLOR, 1]));
       }

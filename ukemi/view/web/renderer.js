@@ -153,6 +153,7 @@ class Renderer {
     gl.useProgram(this.shade.program);
     const near = Math.max(distance * 0.01, 1e-4), far = distance + 80 * view.reach;
     const lens = perspective(view.fovy, this.canvas.width / this.canvas.height, near, far);
+    lens[9] = -0.08;                       // the picture's middle, a little above the window's: the controls take the bottom
     this.viewMatrix = matmul(lens, lookAt(view.eye, view.target, [0, 0, 1]));
     gl.uniform3fv(at.uEye, view.eye);
     gl.uniform3fv(at.uFocus, view.target);
