@@ -5,10 +5,10 @@ beside it; its rim is a ball of radius zero. So each pair finds two centres and 
 """
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
-from .geometry import cross, dot, first_slots, hit_selected, contact_frame, smallest, unit
-from .shapes import Hit, Shape
+from .geometry import contact_frame, cross, dot, unit
+from .shapes import EMPTY, Hit, Shape
 
 
 def _ball_contacts(
@@ -72,40 +72,46 @@ def sphere_cylinder(a: Shape, b: Shape, margin: Array) -> Hit:
     return _single(*(jnp.where(on_cap, c, d) for c, d in zip(cap, ball)))
 
 
+# Sine of the angle between two capsules below which they count as parallel.
+PARALLEL = 1e-4
+
+
 def capsule_capsule(a: Shape, b: Shape, margin: Array) -> Hit:
     """One contact between the nearest points of the axes, or two where the axes are parallel.
 
-    For parallel axes the candidates are the two ends of a against b and then the two ends of b
-    against a; the first two within the margin count (beyond it: the ends of a).
+    Parallel axes (within 1e-4 rad) touch along an interval: its two ends are the contacts. Each
+    is an end of b and its foot on a, or else an end of a and its foot on b. Where the interval
+    is empty both slots hold the same contact between two ends, as in MuJoCo 4.0.
     """
-    axis_a, axis_b = a.mat[:, 2] * a.size[1], b.mat[:, 2] * b.size[1]
-    apart = a.pos - b.pos
-    aa, bb, ab = dot(axis_a, axis_a), dot(axis_b, axis_b), -dot(axis_a, axis_b)
-    u, v = -dot(axis_a, apart), dot(axis_b, apart)
+    axis_a, axis_b = a.mat[:, 2], b.mat[:, 2]
+    half_a, half_b = a.size[1], b.size[1]
+    apart = b.pos - a.pos
+    u, v, cosine = dot(axis_a, apart), dot(axis_b, apart), dot(axis_a, axis_b)
+    # the sine from the cross product: 1 - cosine² would cancel
     normal = cross(axis_a, axis_b)
-    det = dot(normal, normal)  # = aa bb - ab², without that difference's cancellation
-    parallel = det < smallest(det)
+    sine_squared = dot(normal, normal)
+    parallel = sine_squared < PARALLEL**2
 
-    def nearest_on_a(y: Array) -> Array:
-        return jnp.clip((u - ab * y) / aa, -1.0, 1.0)
+    def foot_on_a(y: Array) -> Array:
+        return jnp.clip(u + cosine * y, -half_a, half_a)
 
-    def nearest_on_b(x: Array) -> Array:
-        return jnp.clip((v - ab * x) / bb, -1.0, 1.0)
+    def foot_on_b(x: Array) -> Array:
+        return jnp.clip(cosine * x - v, -half_b, half_b)
 
     # crossing axes: the unbounded minimum, clipped on a, then on b, then again on a
-    x = jnp.clip((bb * u - ab * v) / jnp.where(parallel, 1.0, det), -1.0, 1.0)
-    free = (v - ab * x) / bb
-    y = jnp.clip(free, -1.0, 1.0)
-    x = jnp.where(free == y, x, nearest_on_a(y))
+    x = (u - cosine * v) / jnp.where(parallel, 1.0, sine_squared)
+    x = jnp.clip(x, -half_a, half_a)
+    crossing_b = foot_on_b(x)
+    crossing_a = jnp.where(crossing_b == cosine * x - v, x, foot_on_a(crossing_b))
 
-    ends = jnp.array([1.0, -1.0], a.pos.dtype)
-    on_a = jnp.where(parallel, jnp.concatenate([ends, nearest_on_a(ends)]), x)
-    on_b = jnp.where(parallel, jnp.concatenate([nearest_on_b(ends), ends]), y)
-    centre_a = a.pos + axis_a * on_a[:, None]
-    centre_b = b.pos + axis_b * on_b[:, None]
-    distance, point, normals = _ball_contacts(a, b, centre_a, centre_b, a.size[0], b.size[0])
+    end_b = half_b * jnp.array([1.0, -1.0], half_b.dtype)
+    interval_a = foot_on_a(end_b)
+    interval_b = jnp.where(interval_a == u + cosine * end_b, end_b, foot_on_b(interval_a))
 
-    counted = parallel | (jnp.arange(4) < 1)
-    near = lax.stop_gradient(distance) <= margin
-    selected = first_slots(counted & near, counted & ~near, 2)
-    return hit_selected(selected, distance, point, normals)
+    on_a = jnp.where(parallel, interval_a, crossing_a)[:, None]
+    on_b = jnp.where(parallel, interval_b, crossing_b)[:, None]
+    distance, point, normal = _ball_contacts(
+        a, b, a.pos + axis_a * on_a, b.pos + axis_b * on_b, a.size[0], b.size[0]
+    )
+    second = jnp.where(parallel, distance[1], EMPTY)
+    return Hit(jnp.stack([distance[0], second]), point, contact_frame(normal))
