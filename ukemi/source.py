@@ -41,7 +41,7 @@ def read(source: Source) -> mujoco.MjModel:
 
 def builtin_names() -> list[str]:
     """Names of the models that come with Ukemi, sorted."""
-    entries = resources.files("ukemi").joinpath("models").iterdir()
+    entries = (resources.files("ukemi") / "models").iterdir()
     return sorted(entry.name.removesuffix(".xml") for entry in entries if entry.name.endswith(".xml"))
 
 
@@ -73,7 +73,7 @@ def _read_str(source: str) -> mujoco.MjModel:
     if not source.strip():
         raise ModelFileError("the model source is an empty string: pass a file's path, its text or a built-in name")
     if source in builtin_names():
-        text = resources.files("ukemi").joinpath("models", f"{source}.xml").read_text(encoding="utf-8")
+        text = (resources.files("ukemi") / "models" / f"{source}.xml").read_text(encoding="utf-8")
         return _compile(lambda: mujoco.MjModel.from_xml_string(text), label(source), text)
     if _is_name(source):
         raise ModelFileError(f"there is no built-in model '{source}', and no such file{_suggestion(source)}")
