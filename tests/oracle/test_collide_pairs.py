@@ -97,7 +97,7 @@ def compare(a: str, b: str, shapes_a: list[Shape], shapes_b: list[Shape], tol: f
 EXACT = [pair for pair, routine in PAIRS.items() if routine.exact]
 
 
-@pytest.mark.parametrize("a, b", EXACT, ids="-".join)
+@pytest.mark.parametrize("a, b", EXACT, ids=["-".join(pair) for pair in EXACT])
 @pytest.mark.parametrize("spread", [0.05, 0.3])
 def test_same_contacts_as_mujoco(a, b, spread):
     assert compare(a, b, *random_poses(1000, spread, seed=1)) > 100

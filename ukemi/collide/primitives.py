@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from jax import Array
 
-from . import balls, plane
+from . import balls, box, plane
 from .shapes import Hit, Shape
 
 
@@ -29,4 +29,6 @@ PAIRS: dict[tuple[str, str], PairFunction] = {
     ("sphere", "capsule"): PairFunction(balls.sphere_capsule, 1, True),
     ("sphere", "cylinder"): PairFunction(balls.sphere_cylinder, 1, True),
     ("capsule", "capsule"): PairFunction(balls.capsule_capsule, 2, True),
+    ("sphere", "box"): PairFunction(box.sphere_box, 1, True),
+    ("capsule", "box"): PairFunction(box.capsule_box, 2, True),
 }
