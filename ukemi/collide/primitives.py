@@ -6,6 +6,7 @@ from typing import NamedTuple
 from jax import Array
 
 from . import balls, box, plane
+from .box_box import box_box
 from .shapes import Hit, Shape
 
 
@@ -31,4 +32,5 @@ PAIRS: dict[tuple[str, str], PairFunction] = {
     ("capsule", "capsule"): PairFunction(balls.capsule_capsule, 2, True),
     ("sphere", "box"): PairFunction(box.sphere_box, 1, True),
     ("capsule", "box"): PairFunction(box.capsule_box, 2, True),
+    ("box", "box"): PairFunction(box_box, 8, True),
 }
