@@ -33,17 +33,19 @@ class _Pose(NamedTuple):
 
 
 class _Tolerance(NamedTuple):
-    """Rounding scales of MuJoCo's test; the second number is for float32."""
+    """Rounding scales, those of MuJoCo where it has one."""
 
     separation: float  # slack of the separation test, relative to the summed half sizes
     parallel: float  # squared sine below which two edges have no common perpendicular
     corner: float  # component of the axis below which two edges support equally
     duplicate: float  # squared relative distance below which two corners are one
+    clip: float  # relative distance by which a corner may lie outside and still count
 
     @staticmethod
     def of(dtype) -> "_Tolerance":
-        double = dtype == jnp.float64
-        return _Tolerance(1e-13, 1e-16, 1e-9, 1e-14) if double else _Tolerance(1e-6, 1e-7, 1e-5, 1e-10)
+        if dtype == jnp.float64:
+            return _Tolerance(1e-13, 1e-16, 1e-9, 1e-14, 1e-12)
+        return _Tolerance(1e-6, 1e-7, 1e-5, 1e-10, 3e-6)
 
 
 class _Axis(NamedTuple):
@@ -145,19 +147,21 @@ def _clip_loop(corner: Array, side: Array, limit: Array) -> tuple[Array, Array, 
       the overlap: an end only where it is not the next edge's begin.
     """
     start, slope = corner[:, :2], side[:, :2]
-    flat = jnp.abs(slope) < smallest(slope)
+    # A corner on the clip line must not be lost to rounding on two sides at once.
+    slack = _Tolerance.of(slope.dtype).clip
+    flat = jnp.abs(slope) < slack * limit
     inverse = 1 / jnp.where(flat, 1.0, slope)
     # Along an edge nearly parallel to a clip line the crossing moves without bound as the edge
     # turns, though the contact hardly changes: there it is held still.
     nearly = jnp.abs(slope) < (1e-7 if slope.dtype == jnp.float64 else 1e-3) * limit
     low, high = (-limit - start) * inverse, (limit - start) * inverse
     low, high = (jnp.where(nearly, lax.stop_gradient(t), t) for t in (low, high))
-    missed = jnp.where(jnp.abs(start) <= limit, -jnp.inf, jnp.inf)
+    missed = jnp.where(jnp.abs(start) <= limit * (1 + slack), -jnp.inf, jnp.inf)
     enter = jnp.where(flat, missed, jnp.minimum(low, high))
     leave = jnp.where(flat, jnp.inf, jnp.maximum(low, high))
     enter = jnp.maximum(0.0, jnp.max(enter, axis=-1))
     leave = jnp.minimum(1.0, jnp.min(leave, axis=-1))
-    left = enter <= leave
+    left = enter <= leave + slack
     times = jnp.concatenate([jnp.where(left, enter, 0.0), jnp.where(left, leave, 0.0)])
     points = jnp.concatenate([corner, corner]) + times[:, None] * jnp.concatenate([side, side])
     return points, jnp.concatenate([left, left & (leave < 1)])
@@ -180,7 +184,8 @@ def _overlap(centre: Array, u: Array, v: Array, limit: Array) -> tuple[Array, Ar
     along_u = (offset[:, 0] * v[1] - offset[:, 1] * v[0]) / det
     along_v = (offset[:, 1] * u[0] - offset[:, 0] * u[1]) / det
     height = centre[2] + along_u * u[2] + along_v * v[2]
-    covered = (jnp.abs(along_u) <= 1) & (jnp.abs(along_v) <= 1)
+    within = 1 + _Tolerance.of(u.dtype).clip
+    covered = (jnp.abs(along_u) <= within) & (jnp.abs(along_v) <= within)
     points = jnp.concatenate([clipped, jnp.concatenate([rectangle, height[:, None]], axis=-1)])
     real = jnp.concatenate([real, covered])
 
