@@ -41,6 +41,7 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 demo: $(STAMP)
+	@mkdir -p out
 	$(BIN)/ukemi simulate humanoid --seconds 5 --out out/demo.npz --replay out/demo.html $(ARGS)
 
 test: $(STAMP)
