@@ -41,7 +41,6 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 demo: $(STAMP)
-	@mkdir -p out
 	$(BIN)/ukemi simulate humanoid --seconds 5 --out out/demo.npz --replay out/demo.html $(ARGS)
 
 test: $(STAMP)
