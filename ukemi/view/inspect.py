@@ -14,7 +14,10 @@ def describe(m: mujoco.MjModel, title: str, *, everything: bool = False) -> str:
     sections = [
         ("", _overview(m, title)),
         ("Bodies and joints", table(("body", "mass [kg]", "joint", "type", "range", "details"), _bodies(m), limit)),
-        ("Actuators", table(("actuator", "kind", "acts on", "gear", "control range", "force range"), _actuators(m), limit)),
+        (
+            "Actuators",
+            table(("actuator", "kind", "acts on", "gear", "control range", "force range"), _actuators(m), limit),
+        ),
         ("Geoms", table(("geom", "body", "type", "size [m]", "collides", "condim", "friction"), _geoms(m), limit)),
         ("Equalities", table(("equality", "type", "between"), _equalities(m), limit)),
         ("Keyframes", "  " + ", ".join(_name(m, "key", k) for k in range(m.nkey)) if m.nkey else ""),
@@ -33,7 +36,9 @@ def table(header: tuple[str, ...], rows: list[tuple], limit: int | None = None) 
     lines = [tuple(str(cell) for cell in row) for row in (header, *cut)]
     widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
     lines.insert(1, tuple("─" * width for width in widths))
-    text = ["  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    text = [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    ]
     if len(cut) < len(rows):
         text.append(f"  … and {len(rows) - len(cut)} more (--all shows them)")
     return "\n".join(text)
@@ -65,7 +70,11 @@ def _numbers(values) -> str:
 def _overview(m: mujoco.MjModel, title: str) -> str:
     counts = {"body": m.nbody - 1, "joint": m.njnt, "actuator": m.nu, "geom": m.ngeom, "equality": m.neq}
     plural = {"body": "bodies", "equality": "equalities"}
-    words = [f"{n} {kind if n == 1 else plural.get(kind, kind + 's')}" for kind, n in counts.items() if n or kind != "equality"]
+    words = [
+        f"{n} {kind if n == 1 else plural.get(kind, kind + 's')}"
+        for kind, n in counts.items()
+        if n or kind != "equality"
+    ]
     return (
         f"{title}\n  {', '.join(words)}\n"
         f"  coordinates nq = {m.nq}, degrees of freedom nv = {m.nv}, controls nu = {m.nu}, activations na = {m.na}, "
@@ -161,7 +170,9 @@ def _equalities(m: mujoco.MjModel) -> list[tuple]:
         sites = int(m.eq_objtype[i]) == int(mujoco.mjtObj.mjOBJ_SITE)
         noun = kind if kind in ("joint", "tendon", "flex") else "site" if sites else "body"
         pair = [_name(m, noun, o) for o in (m.eq_obj1id[i], m.eq_obj2id[i]) if o >= 0]
-        rows.append((_name(m, "equality", i), kind + ("" if m.eq_active0[i] else " (inactive)"), f"{noun} {' and '.join(pair)}"))
+        rows.append(
+            (_name(m, "equality", i), kind + ("" if m.eq_active0[i] else " (inactive)"), f"{noun} {' and '.join(pair)}")
+        )
     return rows
 
 

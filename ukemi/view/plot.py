@@ -1,5 +1,6 @@
 """A picture of a run over time: joint positions, energy, contacts."""
 
+import importlib.util
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,17 +32,22 @@ class Trace:
                 raise InputError(f"Trace '{name}' has shape {np.shape(values)}; time has {shape}.")
 
 
+def require_matplotlib():
+    """Raise `InputError` if matplotlib is not installed."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InputError("Plots need matplotlib, which is not installed: pip install 'ukemi[view]'.")
+
+
 def plot_run(path, trace: Trace, *, title: str = "") -> Path:
     """Draw a run as a PNG (or what the suffix of `path` says) and return its path; panels without data are left out.
 
     Raises:
         InputError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError("Plots need matplotlib, which is not installed: pip install 'ukemi[view]'.") from error
+    require_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     panels = []
     if trace.positions:
         panels.append(lambda axes: _lines(axes, trace.time, trace.positions, "position [m]"))

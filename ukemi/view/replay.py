@@ -154,7 +154,7 @@ def _peak_load(frames: Frames, kept: np.ndarray) -> np.ndarray:
 
 
 def _force_view(force: np.ndarray, load: np.ndarray, mark: float) -> dict:
-    """Scales of arrows [m/N] and of the chart [N]: the usual large value is drawn large, rare peaks are not the measure."""
+    """Scales of arrows [m/N] and of the chart [N], set by usual large values and not by rare peaks."""
     size = np.linalg.norm(force, axis=1)
     size, busy = size[size > 0], load[load > 0]
     usual = float(np.quantile(size, 0.9)) if len(size) else 1.0
@@ -169,8 +169,8 @@ def _short(values) -> list[float]:
 def _page(header: dict, blob: bytes) -> str:
     folder = resources.files("ukemi.view").joinpath("web")
     part = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "style.css", *_SCRIPTS)}
-    # "</" would end the script element that holds the header.
-    listing = json.dumps(header, separators=(",", ":")).replace("</", "<\\/").replace("<!--", "<\\u0021--")
+    # A "<" in a name could end the script element that holds the header.
+    listing = json.dumps(header, separators=(",", ":")).replace("<", "\\u003c")
     fill = {
         "@@TITLE@@": html.escape(header["title"]),
         "@@STYLE@@": part["style.css"],

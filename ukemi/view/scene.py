@@ -42,7 +42,9 @@ class Scene:
         ng = len(self.types)
         unknown = sorted(set(self.types) - set(SHAPES))
         if unknown:
-            raise InputError(f"Scene has shapes that cannot be drawn: {', '.join(unknown)}; known: {', '.join(SHAPES)}.")
+            raise InputError(
+                f"Scene has shapes that cannot be drawn: {', '.join(unknown)}; known: {', '.join(SHAPES)}."
+            )
         if len(self.names) != ng:
             raise InputError(f"Scene has {ng} types and {len(self.names)} names.")
         _check("Scene.sizes", self.sizes, (ng, 3))
@@ -170,7 +172,9 @@ def frame_subject(scene: Scene, frames: Frames) -> Framing:
     bottom, top = np.quantile(low, 0.02, axis=(0, 1)), np.quantile(high, 0.98, axis=(0, 1))
     whole = 0.6 * float((top - bottom).max())
     mark = 5 * float(np.median(size[subject]))
-    if whole > 2.2 * own:
+    # Follow what goes away over the ground; something small that bounces to and fro is better seen from one place.
+    away = float(np.linalg.norm(focus[-1, :2] - focus[0, :2]))
+    if whole > 8 * own or (whole > 2.2 * own and away > 0.6 * whole):
         return Framing(focus, focus[0], 1.25 * own, True, min(own, mark))
     return Framing(focus, 0.5 * (bottom + top), whole, False, min(whole, mark))
 

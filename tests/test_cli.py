@@ -1,0 +1,137 @@
+"""The command line as a user meets it: help, inspection, simulation, and what errors look like."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ukemi import cli
+
+PENDULUM = """
+<mujoco model="tiny">
+  <worldbody>
+    <geom type="plane" size="0 0 1"/>
+    <body pos="0 0 .12"><joint name="drop" type="slide" axis="0 0 1"/><geom type="sphere" size=".1" mass="1"/>
+      <body pos="0 0 .5"><joint name="swing" axis="0 1 0"/>
+        <geom type="capsule" size=".03" fromto="0 0 0 0 0 .3" mass=".2"/></body></body>
+  </worldbody>
+  <actuator><position name="servo" joint="swing" kp="5" ctrlrange="-1 1"/></actuator>
+  <keyframe><key name="tilted" qpos="0 .5"/></keyframe>
+</mujoco>
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    path = tmp_path / "tiny.xml"
+    path.write_text(PENDULUM)
+    return str(path)
+
+
+def run(capsys, *arguments):
+    code = cli.main([str(a) for a in arguments])
+    streams = capsys.readouterr()
+    return code, streams.out, streams.err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["simulate", "--help"], ["inspect", "--help"]])
+def test_help(capsys, arguments):
+    with pytest.raises(SystemExit) as end:
+        cli.main(arguments)
+    text = capsys.readouterr().out
+    assert end.value.code == 0 and "usage: ukemi" in text and "humanoid" in text or "--all" in text
+
+
+def test_parsing_imports_nothing_heavy():
+    code = "import sys, ukemi.cli as c; c._parser(); print([m for m in ('mujoco', 'matplotlib') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_inspect(capsys, tiny):
+    code, out, _ = run(capsys, "inspect", tiny)
+    assert code == 0
+    for word in ("swing", "hinge", "position kp 5", "-1 … 1", "tilted", "nothing: Ukemi can simulate"):
+        assert word in out
+
+
+def test_inspect_lists_what_is_unsupported(capsys, tmp_path):
+    path = tmp_path / "wet.xml"
+    path.write_text(PENDULUM.replace("<worldbody>", '<option density="1.2" noslip_iterations="3"/><worldbody>'))
+    code, out, _ = run(capsys, "inspect", path)
+    assert code == 1
+    assert "noslip" in out and "density" in out
+
+
+def test_inspect_of_a_built_in_model(capsys):
+    code, out, _ = run(capsys, "inspect", "humanoid")
+    assert code == 0 and out.startswith("built-in model 'humanoid'")
+
+
+@pytest.mark.parametrize("command", ["simulate", "inspect"])
+def test_unknown_model_suggests_names(capsys, command):
+    code, out, err = run(capsys, command, "humanoyd")
+    assert code == 2 and not out
+    assert "humanoyd" in err and "'humanoid'" in err and "half_cheetah" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "content, says", [("", "empty"), ("<mujoco><worldbody></mujoco>", "XML"), ("<mujoco><banana/></mujoco>", "banana")]
+)
+def test_bad_files_give_one_message(capsys, tmp_path, content, says):
+    path = tmp_path / "bad.xml"
+    path.write_text(content)
+    code, out, err = run(capsys, "simulate", path)
+    assert code == 2 and not out and says in err and err.startswith("ukemi: ")
+
+
+def test_outputs_are_checked_before_the_simulation(capsys, tiny, tmp_path):
+    code, _, err = run(capsys, "simulate", tiny, "--replay", tmp_path / "run.txt")
+    assert code == 2 and "--replay writes .html" in err
+    (tmp_path / "taken").write_text("a file, not a folder")
+    code, _, err = run(capsys, "simulate", tiny, "--out", tmp_path / "taken" / "run.npz")
+    assert code == 2 and "cannot be made" in err
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan", "soon"])
+def test_seconds_must_be_positive(capsys, tiny, value):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["simulate", tiny, f"--seconds={value}"])
+    assert end.value.code == 2 and "--seconds" in capsys.readouterr().err
+
+
+def test_simulate_writes_everything(capsys, tiny, tmp_path):
+    outputs = [tmp_path / "out" / f"run.{kind}" for kind in ("npz", "html", "png")]
+    options = zip(("--out", "--replay", "--plot"), outputs)
+    code, out, err = run(capsys, "simulate", tiny, "--seconds", 0.3, *(x for pair in options for x in pair))
+    assert code == 0, err
+    for word in ("energy", "contacts", "iterations", "status", "ok", "real time", "compiling"):
+        assert word in out
+    data = np.load(outputs[0])
+    assert data["q"].shape == (151, 2) and data["ctrl"].shape == (151, 1)
+    np.testing.assert_allclose(data["time"], 0.002 * np.arange(151), atol=1e-12)
+    assert data["q"].dtype == np.float64
+    assert data["contacts"].max() == 1
+    # At rest the floor carries the weight.
+    np.testing.assert_allclose(data["normal_force"][-1], 1.2 * 9.81, rtol=0.1)
+    assert "tiny" in outputs[1].read_text() and outputs[2].stat().st_size > 10_000
+
+
+def test_controls(capsys, tiny, tmp_path):
+    path = tmp_path / "run.npz"
+
+    def controls(*options):
+        code, _, err = run(capsys, "simulate", tiny, "--seconds", 0.2, "--out", path, *options)
+        assert code == 0, err
+        return np.load(path)
+
+    held = controls("--ctrl", "hold", "--keyframe", "tilted")
+    assert held["q"][0].tolist() == [0, 0.5] and (held["ctrl"] == 0.5).all()
+    first, again = (controls("--ctrl", "random", "--seed", "3")["ctrl"] for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert len(np.unique(first)) == 4 and np.abs(first).max() <= 1
+
+
+def test_unknown_keyframe(capsys, tiny):
+    code, _, err = run(capsys, "simulate", tiny, "--keyframe", "nowhere")
+    assert code == 2 and "nowhere" in err and "tilted" in err

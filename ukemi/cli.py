@@ -1,0 +1,286 @@
+"""The command line: `ukemi simulate MODEL`, `ukemi inspect MODEL`.
+
+Nothing heavy is imported before the arguments are parsed, so that `--help` and a mistyped option answer at once.
+Errors that Ukemi raises on purpose are shown as one message, exit code 2.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from ukemi.errors import InputError, ModelFileError, UkemiError
+
+METHODS = {"soft": "Soft", "lcp": "LCP", "ncp": "NCP", "maximal": "Maximal", "impact": "Impact", "adaptive": "Adaptive"}
+OK, UNSUPPORTED, FAILED, INTERRUPTED = 0, 1, 2, 130
+
+_CHUNKS = 40  # movements of the progress bar
+_RANDOM_HOLD = 0.05  # how long a random control lasts [s]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line with `argv` (default: the process's own) and return the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return arguments.run(arguments)
+    except UkemiError as error:
+        print(f"ukemi: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("\nukemi: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    models = ", ".join(sorted(path.stem for path in (Path(__file__).parent / "models").glob("*.xml")))
+    parser = argparse.ArgumentParser(
+        prog="ukemi", description="Simulate robots with differentiable contact.", epilog=f"Built-in models: {models}."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    source = "path of an MJCF or URDF file, or a built-in name"
+
+    simulate = commands.add_parser(
+        "simulate", help="simulate a model and record it", epilog=f"Built-in models: {models}.",
+        description="Simulate a model, print what happened, and record it.",
+    )  # fmt: skip
+    simulate.set_defaults(run=_simulate)
+    simulate.add_argument("model", metavar="MODEL", help=source)
+    simulate.add_argument("--seconds", type=_positive, default=5.0, help="simulated time [s] (default: 5)")
+    simulate.add_argument(
+        "--method", choices=METHODS, default="soft", help="contact law and integrator (default: soft)"
+    )
+    simulate.add_argument(
+        "--ctrl", choices=("zero", "random", "hold"), default="zero",
+        help="controls: zero; random within their range, a new one every 0.05 s; or hold: the keyframe's controls, "
+        "and without a keyframe position servos keep the start pose (default: zero)",
+    )  # fmt: skip
+    simulate.add_argument("--seed", type=int, default=0, help="seed of random controls (default: 0)")
+    simulate.add_argument("--keyframe", metavar="NAME", help="start from this keyframe, a name or a number")
+    simulate.add_argument("--out", type=Path, metavar="RUN.npz", help="write states, controls, energies and contacts")
+    simulate.add_argument("--replay", type=Path, metavar="RUN.html", help="write a replay for the browser")
+    simulate.add_argument("--plot", type=Path, metavar="RUN.png", help="write a plot over time (needs matplotlib)")
+
+    inspect = commands.add_parser(
+        "inspect", help="show what is in a model, and what of it is not supported",
+        description="Show what is in a model. The exit code is 1 if something in it is not supported.",
+    )  # fmt: skip
+    inspect.set_defaults(run=_inspect)
+    inspect.add_argument("model", metavar="MODEL", help=source)
+    inspect.add_argument("--all", action="store_true", help="do not cut long tables")
+    return parser
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+def _read(source: str):
+    """The compiled file; an unknown name is answered with the names there are."""
+    from ukemi.source import builtin_names, read
+
+    try:
+        return read(source)
+    except ModelFileError as error:
+        listing = ", ".join(builtin_names())
+        if Path(source).exists() or listing in str(error):
+            raise
+        raise ModelFileError(f"{error}\nBuilt-in models: {listing}") from None
+
+
+def _inspect(arguments) -> int:
+    from ukemi.source import label
+    from ukemi.support import unsupported
+    from ukemi.view.inspect import describe
+
+    m = _read(arguments.model)
+    print(describe(m, label(arguments.model), everything=arguments.all))
+    return UNSUPPORTED if unsupported(m) else OK
+
+
+def _simulate(arguments) -> int:
+    _check_outputs(arguments)
+    source = _read(arguments.model)
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    import ukemi as uk
+    from ukemi.view.record import Recorder
+
+    model = uk.load(source)
+    method = _method(uk, arguments.method)
+    keyframe = arguments.keyframe
+    if keyframe is not None and keyframe not in model.keyframes.names and keyframe.isdecimal():
+        keyframe = int(keyframe)
+    state = uk.initial_state(model, keyframe)
+    steps = max(1, round(arguments.seconds / float(model.options.timestep)))
+    ctrls = _controls(arguments, model, state, source, steps, keyframe)
+    title = Path(arguments.model).stem
+    recorder = Recorder(model, method, source=source, title=title)
+    timing = _run(uk, model, method, state, ctrls, recorder, title)
+    _write(arguments, recorder, title, METHODS[arguments.method])
+    print(_summary(recorder, timing))
+    recorder.raise_if_failed()
+    return OK
+
+
+def _check_outputs(arguments):
+    """Find out before the simulation, not after it, that an output cannot be written."""
+    for name, suffix in {"out": ".npz", "replay": ".html"}.items():
+        path = getattr(arguments, name)
+        if path is not None and path.suffix.lower() != suffix:
+            raise InputError(f"--{name} writes {suffix} files; '{path}' has another suffix.")
+    for path in (arguments.out, arguments.replay, arguments.plot):
+        if path is None:
+            continue
+        if path.is_dir():
+            raise InputError(f"'{path}' is a directory; give the name of a file.")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"The folder '{path.parent}' cannot be made: {error.strerror}.") from None
+        if not os.access(path.parent, os.W_OK):
+            raise InputError(f"The folder '{path.parent}' is not writable.")
+    if arguments.plot is not None:
+        from ukemi.view.plot import require_matplotlib
+
+        require_matplotlib()
+
+
+def _method(uk, name: str):
+    kind = getattr(uk, METHODS[name], None)
+    if kind is None:
+        there = ", ".join(key for key, value in METHODS.items() if hasattr(uk, value))
+        raise InputError(f"The method '{name}' is not in this version of Ukemi; methods: {there}.")
+    return kind()
+
+
+def _controls(arguments, model, state, source, steps: int, keyframe):
+    """Controls of every step, (steps, nu)."""
+    import numpy as np
+
+    low, high = np.full(model.nu, -1.0), np.full(model.nu, 1.0)
+    limited = np.asarray(model.actuators.layout.ctrl_limited, bool)
+    span = np.asarray(model.actuators.ctrl_range)
+    low[limited], high[limited] = span[limited, 0], span[limited, 1]
+    if arguments.ctrl == "random":
+        hold = max(1, round(_RANDOM_HOLD / float(model.options.timestep)))
+        values = np.random.default_rng(arguments.seed).uniform(low, high, (-(-steps // hold), model.nu))
+        return np.repeat(values, hold, axis=0)[:steps]
+    one = np.zeros(model.nu)
+    if arguments.ctrl == "hold":
+        from ukemi.model import keyframe_index
+
+        one = _servo_targets(source, state)
+        if keyframe is not None:
+            stored = np.asarray(model.keyframes.ctrl)[keyframe_index(model, keyframe)]
+            one = stored if stored.any() else one
+        one[limited] = np.clip(one, low, high)[limited]
+    return np.tile(one, (steps, 1))
+
+
+def _servo_targets(m, state):
+    """Control of each position servo that makes the start pose its target, 0 for other actuators, (nu,)."""
+    import mujoco
+    import numpy as np
+
+    data = mujoco.MjData(m)
+    data.qpos[:] = state.q
+    mujoco.mj_kinematics(m, data)
+    mujoco.mj_comPos(m, data)
+    mujoco.mj_transmission(m, data)
+    kp = m.actuator_gainprm[:, 0]
+    servo = (
+        (kp != 0) & np.isclose(kp, -m.actuator_biasprm[:, 1]) & (m.actuator_biastype == mujoco.mjtBias.mjBIAS_AFFINE)
+    )
+    return np.where(servo, data.actuator_length, 0.0)
+
+
+def _run(uk, model, method, state, ctrls, recorder, title: str) -> dict[str, float]:
+    """Roll out chunk by chunk, record each, move the bar; the seconds that went into compiling and stepping."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    # One moment more than steps, so that the last state is recorded too. Every chunk has the same length, or the last
+    # one would be compiled anew; what runs over is cut off.
+    moments, h = len(ctrls) + 1, float(model.options.timestep)
+    chunk = -(-moments // _CHUNKS)
+    padded = np.concatenate([ctrls, np.repeat(ctrls[-1:], -len(ctrls) % chunk or chunk, axis=0)])
+    timing = {"compile": 0.0, "step": 0.0}
+    say = _whisper if sys.stderr.isatty() else lambda text: None
+    say(f"Compiling {title} for {type(method).__name__} … ")
+    begin = time.perf_counter()
+    rollout = jax.jit(lambda state, ctrls: uk.rollout(model, state, ctrls, method))
+    part = jnp.asarray(padded[:chunk])
+    shapes = jax.eval_shape(rollout, state, part)
+    rollout = rollout.lower(state, part).compile()
+    recorder.compile(state, shapes, part)
+    timing["compile"] = time.perf_counter() - begin
+    say(f"{timing['compile']:.1f} s\n")
+    for first in range(0, moments, chunk):
+        part = jnp.asarray(padded[first : first + chunk])
+        begin = time.perf_counter()
+        states = jax.block_until_ready(rollout(state, part))
+        timing["step"] += time.perf_counter() - begin
+        recorder.add(state, states, part, keep=min(chunk, moments - first))
+        state = jax.tree.map(lambda leaf: leaf[-1], states)
+        done = min(first + chunk, moments - 1)
+        timing["rate"] = (first + chunk) * h / timing["step"]
+        say(
+            "\r"
+            + _bar(done / (moments - 1))
+            + f" {done * h:.2f} / {len(ctrls) * h:.2f} s, {_times(timing['rate'])} real time "
+        )
+    say("\n")
+    return timing
+
+
+def _whisper(text: str):
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def _bar(share: float, width: int = 32) -> str:
+    full = round(width * share)
+    return "━" * full + "─" * (width - full)
+
+
+def _times(rate: float) -> str:
+    return f"{rate:.3g}×" if rate < 100 else f"{rate:,.0f}×"
+
+
+def _write(arguments, recorder, title: str, method: str):
+    written = []
+    if arguments.out is not None:
+        written.append(recorder.write_npz(arguments.out))
+    if arguments.replay is not None:
+        from ukemi.view.replay import write_replay
+
+        written.append(write_replay(arguments.replay, *recorder.replay(), subtitle=method))
+    if arguments.plot is not None:
+        from ukemi.view.plot import plot_run
+
+        written.append(plot_run(arguments.plot, recorder.trace(), title=f"{title}, {method}"))
+    for path in written:
+        print(f"Wrote {path}")
+
+
+def _summary(recorder, timing: dict[str, float]) -> str:
+    """What happened, in two columns."""
+    rows = recorder.summary()
+    rows.append(("speed", f"{_times(timing['rate'])} real time, {timing['step']:.2f} s of computing"))
+    rows.append(("compiling", f"{timing['compile']:.1f} s"))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"  {name.ljust(width)}  {value}" for name, value in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

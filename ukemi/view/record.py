@@ -1,0 +1,199 @@
+"""From simulated states to what the replay, the plot and the summary need."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+from jax import Array
+
+import ukemi as uk
+from ukemi import kinematics, spatial
+from ukemi.errors import InputError
+from ukemi.model import Model, State, as_input
+from ukemi.tree import BALL, FREE, HINGE, SLIDE
+from ukemi.view.plot import Trace
+from ukemi.view.scene import Frames, Scene, scene_of
+
+_RATE = 240.0  # poses kept per simulated second; numbers are kept of every step
+
+
+def record(
+    model: Model, states: State, method, *, ctrls=None, source: mujoco.MjModel | None = None
+) -> tuple[Scene, Frames]:
+    """Scene and frames of a rollout, ready for `write_replay`.
+
+    Args:
+        model: the model that was simulated.
+        states: a trajectory, every leaf with a leading T axis, as `uk.rollout` returns it.
+        method: the method that made it; contact forces are those of its law.
+        ctrls: (T, nu) controls that act at `states`, for the forces; zero if left out.
+        source: the compiled robot file; without it meshes are not drawn.
+    """
+    if states.time.ndim != 1:
+        raise InputError(f"record needs a trajectory with one leading axis; states.time has shape {states.time.shape}.")
+    ctrls = jnp.zeros((len(states.time), model.nu)) if ctrls is None else jnp.asarray(ctrls)
+    seen = jax.jit(lambda *args: observe(*args, method))(model, states, ctrls)
+    scene = scene_of(source, model.name) if source is not None else scene_of_model(model)
+    return scene, _frames(np.asarray(states.time), jax.tree.map(np.asarray, seen))
+
+
+def scene_of_model(model: Model) -> Scene:
+    """The scene of a loaded model; meshes stay invisible, since a model holds no triangles."""
+    layout = model.geoms.layout
+    names = tuple(name or f"geom {g}" for g, name in enumerate(layout.names))
+    return Scene(layout.type, np.asarray(model.geoms.size), np.asarray(layout.rgba), names, model.name)
+
+
+def observe(model: Model, states: State, ctrls: Array, method) -> dict[str, Array]:
+    """Poses, energies and contacts at every state of a trajectory (T, ...); one state after another.
+
+    Not vmap: these are many small factorisations, and on a CPU a loop over them is as fast and needs less memory.
+    """
+
+    def look(moment):
+        state, ctrl = moment
+        kin = kinematics.of_state(model, state, as_input(model, ctrl))
+        pos, quat = kinematics.geom_frames(model, kin)
+        energy = uk.energy(model, state)
+        return {"geom_pos": pos, "geom_quat": spatial.quat_normalize(quat), "kinetic": energy.kinetic,
+                "potential": energy.potential, **_contacts(model, state, ctrl, method)}  # fmt: skip
+
+    return jax.lax.map(look, (states, ctrls))
+
+
+def _contacts(model: Model, state: State, ctrl: Array, method) -> dict[str, Array]:
+    """Active contacts: points and forces on the second body in world axes, NaN where there is none."""
+    contacts = uk.contacts(model, state)
+    local = method.contact_forces(model, state, ctrl)  # (nc, 3) along the rows of `contacts.frame`
+    world = jnp.einsum("cij,ci->cj", contacts.frame, local)
+    active = contacts.active[:, None]
+    return {
+        "contact_point": jnp.where(active, contacts.point, jnp.nan),
+        "contact_force": jnp.where(active, world, jnp.nan),
+        "contacts": contacts.active.sum(),
+        "normal_force": jnp.where(contacts.active, local[:, 0], 0.0).sum(),
+    }
+
+
+def _frames(time: np.ndarray, seen: dict[str, np.ndarray]) -> Frames:
+    names = ("geom_pos", "geom_quat", "contact_point", "contact_force")
+    return Frames(time, *(seen[name] for name in names))
+
+
+class Recorder:
+    """Takes the chunks of a running simulation and sums them up."""
+
+    def __init__(self, model: Model, method, *, source: mujoco.MjModel, title: str):
+        self.model, self.source, self.title = model, source, title
+        self._observe = jax.jit(lambda state, states, ctrls: self._look(state, states, ctrls, method))
+        self._chunks: list[dict] = []
+        self._final: State | None = None
+
+    def _look(self, state: State, states: State, ctrls: Array, method) -> tuple[State, dict]:
+        """States before each step, at which the controls of that step act, and what is seen there."""
+        before = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest[:-1]]), state, states)
+        return before, observe(self.model, before, ctrls, method)
+
+    def compile(self, state: State, states: State, ctrls: Array):
+        """Compile for chunks of this shape; `states` may be shapes alone."""
+        self._observe = self._observe.lower(state, states, ctrls).compile()
+
+    def add(self, state: State, states: State, ctrls: Array, keep: int):
+        """Record the first `keep` moments of a chunk that starts at `state` and steps to `states` (n, ...)."""
+        before, seen = jax.tree.map(np.asarray, self._observe(state, states, ctrls))
+        done = sum(len(chunk["time"]) for chunk in self._chunks)
+        # Poses only of every few steps, in single precision: a long recording must fit into memory.
+        stride = max(1, int(1 / (_RATE * float(self.model.options.timestep))))
+        shown = np.flatnonzero((np.arange(done, done + keep) % stride) == 0)
+        poses = ("geom_pos", "geom_quat", "contact_point", "contact_force")
+        self._chunks.append({
+            "time": before.time[:keep], "q": before.q[:keep], "v": before.v[:keep], "act": before.act[:keep],
+            "status": before.status[:keep], "iterations": before.cache.iterations[:keep],
+            "ctrl": np.asarray(ctrls)[:keep],
+            "shown_time": before.time[shown],
+            **{name: seen[name][shown].astype(np.float32) for name in poses},
+            **{name: seen[name][:keep] for name in ("kinetic", "potential", "contacts", "normal_force")},
+        })  # fmt: skip
+        self._final = jax.tree.map(lambda leaf: leaf[keep - 1], before)
+
+    def column(self, name: str) -> np.ndarray:
+        """One recorded quantity over all moments, (T, ...)."""
+        return np.concatenate([chunk[name] for chunk in self._chunks])
+
+    @property
+    def seconds(self) -> float:
+        """Simulated time [s]."""
+        time = self.column("time")
+        return float(time[-1] - time[0])
+
+    def replay(self) -> tuple[Scene, Frames]:
+        """Arguments for `write_replay`."""
+        seen = {name: self.column(name) for name in ("geom_pos", "geom_quat", "contact_point", "contact_force")}
+        return scene_of(self.source, self.title), _frames(self.column("shown_time"), seen)
+
+    def trace(self) -> Trace:
+        """Argument for `plot_run`."""
+        angles, positions = joint_columns(self.model, self.column("q"))
+        return Trace(self.column("time"), angles, positions, self.column("kinetic"), self.column("potential"),
+                     self.column("contacts"), self.column("normal_force"))  # fmt: skip
+
+    def write_npz(self, path) -> Path:
+        """Write the numbers of every step: time, q, v, act, ctrl, status, energies, contacts."""
+        names = (
+            "time",
+            "q",
+            "v",
+            "act",
+            "ctrl",
+            "status",
+            "iterations",
+            "kinetic",
+            "potential",
+            "contacts",
+            "normal_force",
+        )
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(path, **{name: self.column(name) for name in names})
+        return path
+
+    def summary(self) -> list[tuple[str, str]]:
+        """What happened, as (name, text)."""
+        total = self.column("kinetic") + self.column("potential")
+        contacts, iterations = self.column("contacts"), self.column("iterations")[1:]
+        steps = len(total) - 1
+        return [
+            ("model", f"{self.title}: {self.model.nv} degrees of freedom, {self.model.nu} controls"),
+            ("simulated", f"{self.seconds:.4g} s in {steps} steps of {float(self.model.options.timestep):.4g} s"),
+            ("energy", f"{total[0]:.6g} J → {total[-1]:.6g} J ({total[-1] - total[0]:+.3g} J)"),
+            ("contacts", f"{contacts.mean():.1f} on average, at most {contacts.max()}"),
+            ("solver", f"{iterations.mean():.1f} iterations on average, at most {iterations.max(initial=0)}"),
+            ("status", "ok" if int(self._final.status) == 0 else f"failed, bits {int(self._final.status):#x}"),
+        ]
+
+    def raise_if_failed(self):
+        """Raise `StepError` if any step failed."""
+        uk.raise_if_failed(self._final)
+
+
+def joint_columns(model: Model, q: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Angles [rad] and positions [m] of the joints over time, each (T,); balls and free joints give a rotation angle."""
+    angles, positions, tree = {}, {}, model.tree
+    for j, kind in enumerate(tree.joint_type):
+        name, first = tree.joint_names[j] or f"joint {j}", tree.joint_qpos[j]
+        if kind == HINGE:
+            angles[name] = q[:, first]
+        elif kind == SLIDE:
+            positions[name] = q[:, first]
+        elif kind == FREE:
+            positions |= {f"{name} {axis}": q[:, first + k] for k, axis in enumerate("xyz")}
+            angles[f"{name} turn"] = _turn(q[:, first + 3 : first + 7])
+        elif kind == BALL:
+            angles[f"{name} turn"] = _turn(q[:, first : first + 4])
+    return angles, positions
+
+
+def _turn(quat: np.ndarray) -> np.ndarray:
+    return 2 * np.arctan2(np.linalg.norm(quat[:, 1:], axis=1), np.abs(quat[:, 0]))
