@@ -87,13 +87,14 @@ def _nearest_on_edge(edges: _Edges, pos: Array, half: Array, size: Array) -> _Ed
 
     free = (bb * u - ab * v) / jnp.where(parallel, 1.0, det)
     x = jnp.clip(free, -1.0, 1.0)
-    clipped = jnp.sign(free) * (jnp.abs(free) > 1)
+    # on the corner itself counts as clipped, or the second contact may repeat the first
+    clipped = jnp.sign(free) * (jnp.abs(free) >= 1)
     free_y = (v - ab * x) / bb
     y = jnp.clip(free_y, -1.0, 1.0)
     again = (u - ab * y) / aa
     moved = free_y != y
     # MuJoCo forgets no clip: a point that comes back from the edge's end still counts as there
-    clipped_again = moved & (jnp.abs(again) > 1)
+    clipped_again = moved & (jnp.abs(again) >= 1)
     clipped = jnp.where(clipped_again, jnp.sign(again), clipped)
     x = jnp.where(moved, jnp.clip(again, -1.0, 1.0), x)
 
