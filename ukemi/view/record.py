@@ -65,15 +65,14 @@ def observe(model: Model, states: State, ctrls: Array, method) -> dict[str, Arra
 
 def _contacts(model: Model, state: State, ctrl: Array, method) -> dict[str, Array]:
     """Active contacts: points and forces on the second body in world axes, NaN where there is none."""
-    contacts = uk.contacts(model, state)
-    local = method.contact_forces(model, state, ctrl)  # (nc, 3) along the rows of `contacts.frame`
-    world = jnp.einsum("cij,ci->cj", contacts.frame, local)
-    active = contacts.active[:, None]
+    found = uk.contacts(model, state, ctrl, method)
+    active = found.active[:, None]
+    normal = (found.frame[:, 0] * found.force).sum(-1)
     return {
-        "contact_point": jnp.where(active, contacts.point, jnp.nan),
-        "contact_force": jnp.where(active, world, jnp.nan),
-        "contacts": contacts.active.sum(),
-        "normal_force": jnp.where(contacts.active, local[:, 0], 0.0).sum(),
+        "contact_point": jnp.where(active, found.point, jnp.nan),
+        "contact_force": jnp.where(active, found.force, jnp.nan),
+        "contacts": found.active.sum(),
+        "normal_force": jnp.where(found.active, normal, 0.0).sum(),
     }
 
 
@@ -179,7 +178,7 @@ class Recorder:
 
 
 def joint_columns(model: Model, q: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Angles [rad] and positions [m] of the joints over time, each (T,); balls and free joints give a rotation angle."""
+    """Angles [rad] and positions [m] of the joints over time, each (T,); balls and free ones give a rotation angle."""
     angles, positions, tree = {}, {}, model.tree
     for j, kind in enumerate(tree.joint_type):
         name, first = tree.joint_names[j] or f"joint {j}", tree.joint_qpos[j]

@@ -174,7 +174,7 @@ def frame_subject(scene: Scene, frames: Frames) -> Framing:
     mark = 5 * float(np.median(size[subject]))
     # Follow what goes away over the ground; something small that bounces to and fro is better seen from one place.
     away = float(np.linalg.norm(focus[-1, :2] - focus[0, :2]))
-    if whole > 8 * own or (whole > 2.2 * own and away > 0.6 * whole):
+    if whole > 15 * own or (whole > 2.2 * own and away > 0.6 * whole):
         return Framing(focus, focus[0], 1.25 * own, True, min(own, mark))
     return Framing(focus, 0.5 * (bottom + top), whole, False, min(whole, mark))
 
