@@ -53,7 +53,7 @@ bench: $(STAMP)
 	$(BIN)/python bench/run.py $(ARGS)
 
 lint: $(STAMP)
-	$(BIN)/ruff check ukemi tests bench
+	$(BIN)/ruff check .
 	$(BIN)/pyright
 
 clean:
