@@ -1,0 +1,211 @@
+"""Which geoms may touch, and which of them do: filters at load, broad phase and contact selection per step."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ukemi import spatial
+from ukemi.collide.primitives import PAIRS
+from ukemi.collide.shapes import EMPTY, Hit, Shape
+from ukemi.kinematics import Kinematics, geom_frames
+from ukemi.model import Model, PairGroup, PairLayout
+
+# Contact points that one moving geom typically makes at once: what the default capacity counts on.
+TYPICAL = {"sphere": 1, "capsule": 2, "ellipsoid": 1, "cylinder": 4, "box": 8, "mesh": 0, "plane": 0}
+# Pairs of a group that are examined in detail without a broad phase.
+FEW = 12
+
+
+class Contacts(NamedTuple):
+    """Contact points, nearest first up to the model's capacity; rows where `active` is false mean nothing."""
+
+    active: Array  # (nc,) bool: closer than the margin, so that forces may act
+    distance: Array  # (nc,) signed [m]
+    point: Array  # (nc, 3) midway between the surfaces [m]
+    frame: Array  # (nc, 3, 3) rows: normal from the first geom to the second, two tangents
+    geoms: Array  # (nc, 2)
+    explicit: Array  # (nc,) row of model.pairs, -1 for pairs found by the filters
+    condim: Array  # (nc,) 1, 3, 4 or 6
+    overflow: Array  # () bool: more contacts than the model can hold
+
+
+# ---- at load: which pairs -------------------------------------------------------------------------------------
+
+
+def build(m, types: dict, capacity: int | None) -> PairLayout:
+    """Pairs of geoms of a `mujoco.MjModel` that may collide, after MuJoCo's filters."""
+    found: dict[tuple[str, str], list[tuple[int, int, int, int]]] = {}
+    for a, b, explicit, condim in _allowed(m):
+        if m.geom_type[a] > m.geom_type[b]:
+            a, b = b, a
+        key = types[int(m.geom_type[a])], types[int(m.geom_type[b])]
+        if key in PAIRS:
+            found.setdefault(key, []).append((a, b, explicit, condim))
+    groups = tuple(_group(key, np.array(rows)) for key, rows in sorted(found.items()))
+    points = sum(g.slots * PAIRS[g.types].points for g in groups)
+    if capacity is None:
+        touching = {int(g) for group in groups for g in group.geoms.ravel() if m.body_weldid[m.geom_bodyid[g]]}
+        capacity = 8 + sum(TYPICAL[types[int(m.geom_type[g])]] for g in touching)
+    dims = [int(d) for group in groups for d in group.condim]
+    return PairLayout(groups=groups, capacity=min(points, capacity), dim=max(dims, default=1))
+
+
+def _group(key: tuple[str, str], rows: np.ndarray) -> PairGroup:
+    n, several = len(rows), len(np.unique(rows[:, :2]))
+    slots = n if key[0] == "plane" or n <= FEW else min(n, max(FEW, several))
+    return PairGroup(
+        types=key,
+        geoms=rows[:, :2].astype(np.int32),
+        explicit=rows[:, 2].astype(np.int32),
+        condim=rows[:, 3].astype(np.int32),
+        slots=slots,
+    )
+
+
+def _allowed(m):
+    """(geom, geom, explicit pair or -1, condim) of every pair that passes the filters."""
+    if m.opt.disableflags & (_disable("CONTACT") | _disable("CONSTRAINT")):
+        return
+    weld = np.array(m.body_weldid)[m.geom_bodyid] if m.ngeom else np.zeros(0, int)
+    listed = set()
+    for k in range(m.npair):
+        a, b = int(m.pair_geom1[k]), int(m.pair_geom2[k])
+        listed.add((min(a, b), max(a, b)))
+        if m.body_dofnum[weld[a]] or m.body_dofnum[weld[b]]:
+            yield a, b, k, int(m.pair_dim[k])
+    excluded = set(np.array(m.exclude_signature).tolist())
+    parents = not m.opt.disableflags & _disable("FILTERPARENT")
+    for a in range(m.ngeom):
+        for b in range(a + 1, m.ngeom):
+            if (a, b) in listed or not _masks_meet(m, a, b):
+                continue
+            wa, wb = weld[a], weld[b]
+            if wa == wb or not (m.body_dofnum[wa] or m.body_dofnum[wb]):
+                continue
+            above = m.body_weldid[m.body_parentid[wa]], m.body_weldid[m.body_parentid[wb]]
+            if parents and wa and wb and (wa == above[1] or wb == above[0]):
+                continue
+            bodies = sorted((int(m.geom_bodyid[a]), int(m.geom_bodyid[b])))
+            if (bodies[0] << 16) + bodies[1] in excluded:
+                continue
+            yield a, b, -1, _condim(m, a, b)
+
+
+def _disable(name: str) -> int:
+    import mujoco
+
+    return int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}"))
+
+
+def _masks_meet(m, a: int, b: int) -> bool:
+    return bool(m.geom_contype[a] & m.geom_conaffinity[b]) or bool(m.geom_contype[b] & m.geom_conaffinity[a])
+
+
+def _condim(m, a: int, b: int) -> int:
+    """Contact dimension: of the geom with the higher priority, else the larger."""
+    dims, ranks = m.geom_condim[[a, b]], m.geom_priority[[a, b]]
+    return int(dims.max() if ranks[0] == ranks[1] else dims[np.argmax(ranks)])
+
+
+# ---- per step: which contacts ------------------------------------------------------------------------------------
+
+
+def detect(model: Model, kin: Kinematics) -> Contacts:
+    """Contact points at the poses `kin`."""
+    layout = model.pairs.layout
+    pos, quat = geom_frames(model, kin)
+    mat, reach = spatial.quat_to_mat(quat), bounding_radius(model)
+    distances, hits, tables, overflow = [], [], [], jnp.zeros((), bool)
+    for group in layout.groups:
+        index, lost = _broad_phase(model, group, pos, mat, reach)
+        hit = _narrow_phase(model, group, index, pos, mat)
+        k = PAIRS[group.types].points
+        distances.append(hit.distance.reshape(-1))
+        hits.append(jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1))
+        table = np.concatenate([group.geoms, group.explicit[:, None], group.condim[:, None]], -1)
+        tables.append(jnp.repeat(jnp.asarray(table)[index], k, axis=0))
+        overflow = overflow | lost
+    if not layout.groups:
+        return _no_contacts(model)
+    distance, hit, table = (jnp.concatenate(part) for part in (distances, hits, tables))
+    if layout.capacity < len(distance):
+        margin = _margin(model, table)
+        near = (distance - margin).astype(jnp.float32)
+        _, keep = jax.lax.top_k(-near, layout.capacity)
+        overflow = overflow | ((near < 0).sum() > layout.capacity)
+        distance, hit, table = distance[keep], hit[keep], table[keep]
+    return Contacts(
+        active=distance < _margin(model, table),
+        distance=distance,
+        point=hit[:, :3],
+        frame=hit[:, 3:].reshape(-1, 3, 3),
+        geoms=table[:, :2],
+        explicit=table[:, 2],
+        condim=table[:, 3],
+        overflow=overflow,
+    )
+
+
+def _margin(model: Model, table: Array) -> Array:
+    """Distance below which each listed pair makes forces [m]."""
+    margin = model.geoms.margin[table[:, 0]] + model.geoms.margin[table[:, 1]]
+    if len(model.pairs.margin):
+        margin = jnp.where(table[:, 2] >= 0, model.pairs.margin[jnp.maximum(table[:, 2], 0)], margin)
+    return margin
+
+
+def margins(model: Model, contacts: Contacts) -> Array:
+    """Distance (nc,) below which each contact makes forces [m]."""
+    return _margin(model, jnp.concatenate([contacts.geoms, contacts.explicit[:, None]], -1))
+
+
+def bounding_radius(model: Model) -> Array:
+    """Radius (ng,) of the sphere about each geom's origin that holds it [m]; 0 for planes."""
+    size, kinds = model.geoms.size, np.array(model.geoms.layout.type)
+    radius = {
+        "sphere": size[:, 0],
+        "capsule": size[:, 0] + size[:, 1],
+        "cylinder": spatial.safe_norm(size[:, :2]),
+        "ellipsoid": size.max(-1),
+        "box": spatial.safe_norm(size),
+    }
+    return sum((jnp.where(kinds == kind, r, 0.0) for kind, r in radius.items()), jnp.zeros(len(kinds), size.dtype))
+
+
+def _broad_phase(model: Model, group: PairGroup, pos: Array, mat: Array, reach: Array) -> tuple[Array, Array]:
+    """Pairs of the group to examine (slots,), those whose bounding spheres are nearest, and whether any is lost."""
+    n = len(group.geoms)
+    if group.slots == n:
+        return np.arange(n), jnp.zeros((), bool)
+    a, b = group.geoms.T
+    apart = spatial.safe_norm(pos[b] - pos[a]) - reach[a] - reach[b]
+    table = np.concatenate([group.geoms, group.explicit[:, None]], -1)
+    near = (apart - _margin(model, table)).astype(jnp.float32)
+    _, index = jax.lax.top_k(-near, group.slots)
+    return index, (near < 0).sum() > group.slots
+
+
+def _narrow_phase(model: Model, group: PairGroup, index: Array, pos: Array, mat: Array) -> Hit:
+    """Contact points (slots, points) of the chosen pairs; skipped when no pair is near."""
+    geoms = jnp.asarray(group.geoms)[index] if not isinstance(index, np.ndarray) else group.geoms
+    margin = _margin(model, jnp.concatenate([geoms, jnp.asarray(group.explicit)[index][:, None]], -1))
+    a, b = (Shape(pos[g], mat[g], model.geoms.size[g]) for g in (geoms[:, 0], geoms[:, 1]))
+    return jax.vmap(PAIRS[group.types].function)(a, b, margin)
+
+
+def _no_contacts(model: Model) -> Contacts:
+    dtype = model.options.timestep.dtype
+    empty = jnp.zeros(0, jnp.int32)
+    return Contacts(
+        active=jnp.zeros(0, bool),
+        distance=jnp.full(0, EMPTY, dtype),
+        point=jnp.zeros((0, 3), dtype),
+        frame=jnp.zeros((0, 3, 3), dtype),
+        geoms=jnp.zeros((0, 2), jnp.int32),
+        explicit=empty,
+        condim=empty,
+        overflow=jnp.zeros((), bool),
+    )

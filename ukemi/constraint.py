@@ -1,0 +1,297 @@
+"""Constraint rows: Jacobian, reference acceleration and softness of equalities, dry friction, limits, contacts.
+
+Rows have a fixed order and number: equalities, friction loss, limits, then `dim` rows per contact slot in the
+contact's frame. A row that is not active has D = 0 and so exerts nothing.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ukemi import spatial
+from ukemi.collide.pairs import Contacts, margins
+from ukemi.equality import equality_rows
+from ukemi.kinematics import Kinematics, Velocities, shared_reference
+from ukemi.model import Model
+from ukemi.penalty import Penalty, RowKinds
+from ukemi.tree import BALL
+
+TINY = 1e-15  # MuJoCo's mjMINVAL
+MIN_FRICTION = 1e-5
+MIN_IMPEDANCE, MAX_IMPEDANCE = 1e-4, 0.9999
+
+
+class Rows(NamedTuple):
+    """Everything that the solvers need to know of the constraints."""
+
+    J: Array  # (total, nv)
+    aref: Array  # (total,) reference acceleration
+    penalty: Penalty
+
+
+class Block(NamedTuple):
+    """Rows of one kind before their stiffness is known."""
+
+    J: Array  # (n, nv)
+    residual: Array  # (n,) position error, that of the row itself
+    depth: Array  # (n,) position error that sets the impedance
+    margin: Array  # (n,)
+    weight: Array  # (n,) diagonal of Â
+    solref: Array  # (n, 2)
+    solimp: Array  # (n, 5)
+    active: Array  # (n,) bool
+    drift: Array  # (n,) J̇ v
+
+
+# ---- reference acceleration and impedance (MuJoCo, "Parameters") -------------------------------------------------
+
+
+def impedance(solimp: Array, depth: Array) -> Array:
+    """Impedance d(r) between d₀ and d_width, a spline of power p with the given midpoint."""
+    low, high = (jnp.clip(solimp[..., k], MIN_IMPEDANCE, MAX_IMPEDANCE) for k in (0, 1))
+    width = jnp.maximum(solimp[..., 2], 0.0)
+    middle = jnp.clip(solimp[..., 3], MIN_IMPEDANCE, MAX_IMPEDANCE)
+    power = jnp.maximum(solimp[..., 4], 1.0)
+    flat = width <= TINY
+    x = jnp.abs(depth) / jnp.where(flat, 1.0, width)
+    inside = (x > 0) & (x < 1)
+    x = jnp.where(inside, x, 0.5)
+    rising = x <= middle
+    base = jnp.where(rising, x / middle, (1 - x) / (1 - middle))
+    curve = jnp.where(rising, middle, 1 - middle) * base**power
+    y = jnp.where(rising, curve, 1 - curve)
+    y = jnp.where(inside, y, jnp.where(jnp.abs(depth) >= width, 1.0, 0.0))
+    return jnp.where(flat, 0.5 * (low + high), low + y * (high - low))
+
+
+def stiffness_damping(model: Model, solref: Array, solimp: Array) -> tuple[Array, Array]:
+    """Virtual stiffness k and damping b of the reference spring, from either format of solref."""
+    time, ratio = solref[..., 0], solref[..., 1]
+    mixed = (time > 0) != (ratio > 0)
+    time, ratio = jnp.where(mixed, 0.02, time), jnp.where(mixed, 1.0, ratio)
+    standard = time > 0
+    if "refsafe" not in model.options.layout.disabled:
+        time = jnp.where(standard, jnp.maximum(time, 2 * model.options.timestep), time)
+    top = jnp.clip(solimp[..., 1], MIN_IMPEDANCE, MAX_IMPEDANCE)
+    k = jnp.where(standard, 1 / jnp.maximum(TINY, (top * time * ratio) ** 2), -time / top**2)
+    b = jnp.where(standard, 2 / jnp.maximum(TINY, top * time), -ratio / top)
+    return k, b
+
+
+def _reference(model: Model, block: Block, v: Array) -> tuple[Array, Array, Array]:
+    """a_ref, R and D of the rows of a block (design: softness)."""
+    d = impedance(block.solimp, block.depth - block.margin)
+    k, b = stiffness_damping(model, block.solref, block.solimp)
+    aref = -b * (block.J @ v) - k * d * (block.residual - block.margin) - block.drift
+    R = jnp.maximum(TINY, (1 - d) / d * block.weight)
+    return aref, R, jnp.where(block.active, 1 / R, 0.0)
+
+
+# ---- joints ------------------------------------------------------------------------------------------------------
+
+
+def _dry_rows(model: Model) -> Block:
+    """One row per dof with friction loss: velocity is the residual, there is no position."""
+    joints, dofs = model.joints, model.joints.layout.dry
+    zero = jnp.zeros(len(dofs), joints.damping.dtype)
+    return Block(
+        J=jnp.eye(model.nv, dtype=zero.dtype)[dofs],
+        residual=zero,
+        depth=zero,
+        margin=zero,
+        weight=joints.invweight[dofs],
+        solref=joints.solref_friction[dofs],
+        solimp=joints.solimp_friction[dofs],
+        active=joints.frictionloss[dofs] != 0,
+        drift=zero,
+    )
+
+
+def _limit_rows(model: Model, q: Array) -> Block:
+    """Limits of hinges and slides (the nearer side, or both where both can act) and of balls."""
+    tree, joints = model.tree, model.joints
+    joint, side = joints.layout.limit_rows.T
+    ball = tree.joint_type[joint] == BALL
+    value = q[tree.joint_qpos[joint]]
+    below, above = value - joints.range[joint, 0], joints.range[joint, 1] - value
+    lower = (side < 0) | ((side == 0) & (below < above))
+    distance, sign = jnp.where(lower, below, above), jnp.where(lower, 1.0, -1.0)
+    first = tree.joint_dof[joint][:, None]
+    J = jnp.where(np.arange(model.nv) == first, sign[:, None], 0.0)
+    if ball.any():
+        adr = np.where(ball, tree.joint_qpos[joint], 0)[:, None] + np.arange(4)
+        turn = spatial.quat_log(spatial.quat_normalize(q[np.minimum(adr, model.nq - 1)]))
+        angle = spatial.safe_norm(turn)
+        axis = turn / jnp.where(angle == 0, 1.0, angle)[:, None]
+        J_ball = -sum(axis[:, k, None] * (np.arange(model.nv) == first + k) for k in range(3))
+        distance = jnp.where(ball, joints.range[joint].max(-1) - angle, distance)
+        J = jnp.where(ball[:, None], J_ball, J)
+    return Block(
+        J=J,
+        residual=distance,
+        depth=distance,
+        margin=joints.margin[joint],
+        weight=joints.invweight[tree.joint_dof[joint]],
+        solref=joints.solref_limit[joint],
+        solimp=joints.solimp_limit[joint],
+        active=distance < joints.margin[joint],
+        drift=jnp.zeros_like(distance),
+    )
+
+
+# ---- contacts ------------------------------------------------------------------------------------------------------
+
+
+class ContactParameters(NamedTuple):
+    """Parameters of each contact, mixed from its two geoms or taken from its explicit pair."""
+
+    friction: Array  # (nc, 5)
+    solref: Array  # (nc, 2)
+    solref_friction: Array  # (nc, 2) zero: as solref
+    solimp: Array  # (nc, 5)
+    margin: Array  # (nc,) [m]
+
+
+def contact_parameters(model: Model, contacts: Contacts) -> ContactParameters:
+    """MuJoCo's rules: the geom of higher priority decides; else friction is the larger, the others are mixed."""
+    geoms, rank = model.geoms, jnp.asarray(model.geoms.layout.priority)
+    a, b = contacts.geoms.T
+    first, second = rank[a] > rank[b], rank[a] < rank[b]
+    total = geoms.solmix[a] + geoms.solmix[b]
+    none = total < TINY
+    share = jnp.where(none, 0.5, geoms.solmix[a] / jnp.where(none, 1.0, total))
+    share = jnp.where(geoms.solmix[a] < TINY, jnp.where(none, 0.5, 0.0), share)
+    share = jnp.where(first, 1.0, jnp.where(second, 0.0, share))[:, None]
+    friction = jnp.maximum(geoms.friction[a], geoms.friction[b])
+    friction = jnp.where(first[:, None], geoms.friction[a], jnp.where(second[:, None], geoms.friction[b], friction))
+    friction = friction[:, np.array([0, 0, 1, 2, 2])]
+    direct = (geoms.solref[a][:, :1] <= 0) | (geoms.solref[b][:, :1] <= 0)
+    direct = direct & ~(first | second)[:, None]
+    solref = share * geoms.solref[a] + (1 - share) * geoms.solref[b]
+    solref = jnp.where(direct, jnp.minimum(geoms.solref[a], geoms.solref[b]), solref)
+    solimp = share * geoms.solimp[a] + (1 - share) * geoms.solimp[b]
+    slip = jnp.zeros_like(solref)
+    pairs = model.pairs
+    if len(pairs.margin):
+        listed, k = (contacts.explicit >= 0)[:, None], jnp.maximum(contacts.explicit, 0)
+        friction = jnp.where(listed, pairs.friction[k], friction)
+        solref = jnp.where(listed, pairs.solref[k], solref)
+        solimp = jnp.where(listed, pairs.solimp[k], solimp)
+        slip = jnp.where(listed, pairs.solref_friction[k], slip)
+    return ContactParameters(
+        jnp.maximum(friction, MIN_FRICTION), solref, slip, solimp, margins(model, contacts)
+    )
+
+
+def contact_bodies(model: Model, contacts: Contacts) -> Array:
+    """Bodies (nc, 2) of each contact."""
+    return jnp.asarray(model.geoms.layout.body)[contacts.geoms]
+
+
+def contact_jacobian(model: Model, kin: Kinematics, contacts: Contacts, dim: int) -> Array:
+    """Jacobian (nc, dim, nv) of the relative motion of the second body in each contact's frame."""
+    tree = model.tree
+    origin, S = shared_reference(tree, kin)
+    body = contact_bodies(model, contacts)
+    moves = jnp.asarray(tree.moves.astype(S.dtype))
+    mask = moves[body[:, 1]] - moves[body[:, 0]]
+    arm = spatial.cross((contacts.point - origin)[:, None, :], contacts.frame)
+    wrench = jnp.concatenate([arm, contacts.frame], -1)
+    if dim > 3:
+        turning = jnp.concatenate([contacts.frame, jnp.zeros_like(contacts.frame)], -1)
+        wrench = jnp.concatenate([wrench, turning], 1)
+    wrench = wrench[:, :dim]
+    return (wrench.reshape(-1, 6) @ S.T).reshape(-1, dim, model.nv) * mask[:, None, :]
+
+
+def _contact_rows(model: Model, kin: Kinematics, v: Array, contacts: Contacts, kinds: RowKinds):
+    """J (nc·dim, nv), a_ref (nc·dim,) and the contact part of the penalty."""
+    dim = kinds.dim
+    prm = contact_parameters(model, contacts)
+    own = jnp.arange(1, dim) < contacts.condim[:, None]  # directions that the contact's own dimension has
+    friction = jnp.where(own, prm.friction[:, : dim - 1], 0.0)
+    J = contact_jacobian(model, kin, contacts, dim)
+    velocity = J @ v
+    d = impedance(prm.solimp, contacts.distance - prm.margin)
+    k, b = stiffness_damping(model, prm.solref, prm.solimp)
+    push = -k * d * (contacts.distance - prm.margin)
+    aref = -b[:, None] * velocity
+    if kinds.cone == "elliptic" and len(model.pairs.margin):
+        _, slip = stiffness_damping(model, prm.solref_friction, prm.solimp)
+        given = (prm.solref_friction != 0).any(-1)
+        aref = aref.at[:, 1:].set(-jnp.where(given, slip, b)[:, None] * velocity[:, 1:])
+    aref = aref.at[:, 0].add(push)
+    weight = model.bodies.invweight[contact_bodies(model, contacts), 0].sum(-1)
+    penalty = _contact_penalty(model, contacts, kinds, (1 - d) / d * weight, prm.friction[:, 0], friction)
+    return J.reshape(-1, model.nv), aref.reshape(-1), penalty
+
+
+def _contact_penalty(model: Model, contacts: Contacts, kinds: RowKinds, R: Array, main: Array, friction: Array):
+    """D_edge, D_frame, friction and mu of the contacts; R (nc,) regularises the normal, main (nc,) is μ₁."""
+    impratio = jnp.maximum(model.options.impratio, TINY)
+    smooth = contacts.condim == 1
+    if kinds.cone == "elliptic" or kinds.dim == 1:
+        R = jnp.maximum(TINY, R)[:, None]
+        # friction rows such that R_j μ_j² is the same for all j: the cone stays circular after scaling
+        ratio = jnp.where(friction == 0, 0.0, (friction / main[:, None]) ** 2) * impratio
+        D = jnp.concatenate([1 / R, ratio / R], -1)
+        edge = jnp.zeros_like(main)
+    else:
+        # common R of the edges that matches the friction impedance of the elliptic cone
+        R_edge = 2 * main**2 / impratio * jnp.maximum(TINY, R * (1 + main**2))
+        edge = jnp.where(contacts.active & ~smooth, 1 / R_edge, 0.0)
+        D = jnp.where(smooth, 1 / jnp.maximum(TINY, R), 0.0)[:, None] * (np.arange(kinds.dim) == 0)
+    D = jnp.where(contacts.active[:, None], D, 0.0)
+    return edge, D, friction, main / jnp.sqrt(impratio)
+
+
+# ---- all together --------------------------------------------------------------------------------------------------
+
+
+def row_kinds(model: Model, cone: str) -> RowKinds:
+    """Number and kinds of the rows of a model."""
+    disabled = model.options.layout.disabled
+    if "constraint" in disabled:
+        return RowKinds(0, 0, 0, 0, 1, cone, False)
+    sizes = {"connect": 3, "weld": 6, "joint": 1}
+    layout = model.pairs.layout
+    dims = {int(d) for group in layout.groups for d in group.condim}
+    return RowKinds(
+        equality=0 if "equality" in disabled else sum(sizes[t] for t in model.equalities.layout.type),
+        dry=0 if "frictionloss" in disabled else len(model.joints.layout.dry),
+        limit=0 if "limit" in disabled else len(model.joints.layout.limit_rows),
+        contacts=layout.capacity,
+        dim=layout.dim,
+        cone=cone,
+        frictionless=1 in dims and layout.dim > 1,
+    )
+
+
+def constraint_rows(
+    model: Model, kin: Kinematics, velocity: Velocities, q: Array, v: Array, contacts: Contacts, kinds: RowKinds
+) -> Rows:
+    """All rows at a state."""
+    J, aref, D = [], [], []
+    blocks = []
+    if kinds.equality:
+        blocks.append(Block(*equality_rows(model, kin, velocity, q, v)))
+    if kinds.dry:
+        blocks.append(_dry_rows(model))
+    if kinds.limit:
+        blocks.append(_limit_rows(model, q))
+    for block in blocks:
+        a, _, stiff = _reference(model, block, v)
+        # friction loss has no position: its reference acceleration is pure damping
+        J.append(block.J)
+        aref.append(a)
+        D.append(stiff)
+    empty = jnp.zeros(0, q.dtype)
+    contact = (empty, jnp.zeros((0, kinds.dim), q.dtype), jnp.zeros((0, kinds.dim - 1), q.dtype), empty)
+    if kinds.contacts:
+        J_contact, a, contact = _contact_rows(model, kin, v, contacts, kinds)
+        J.append(J_contact)
+        aref.append(a)
+    penalty = Penalty(jnp.concatenate([*D, empty]), model.joints.frictionloss[model.joints.layout.dry], *contact)
+    return Rows(jnp.concatenate([*J, jnp.zeros((0, model.nv), q.dtype)]), jnp.concatenate([*aref, empty]), penalty)

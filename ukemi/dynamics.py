@@ -1,0 +1,118 @@
+"""Smooth dynamics by tree algebra: mass matrix, bias force, inverse dynamics, energy."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from ukemi import spatial
+from ukemi.kinematics import Kinematics, Velocities, kinematics, velocities
+from ukemi.model import Model, State
+
+
+class Smooth(NamedTuple):
+    """What the equations of motion M a + c = τ need."""
+
+    M: Array  # (nv, nv) mass matrix with armature
+    bias: Array  # (nv,) Coriolis, centrifugal and gravity forces c
+    velocity: Velocities
+
+
+def body_inertias(model: Model, kin: Kinematics) -> Array:
+    """Spatial inertias (nb, 10) in world axes about each tree's reference point."""
+    mat = spatial.quat_to_mat(spatial.quat_mul(kin.quat, model.bodies.iquat))
+    center = kin.com - kin.ref[model.tree.body_tree]
+    return spatial.inertia_about(model.bodies.mass, center, mat, model.bodies.inertia)
+
+
+def gravity(model: Model) -> Array:
+    """Gravity as the spatial acceleration (6,) that it amounts to, zero where the file disables it."""
+    on = "gravity" not in model.options.layout.disabled
+    zero = jnp.zeros(3, model.options.gravity.dtype)
+    return jnp.concatenate([zero, model.options.gravity if on else zero])
+
+
+def smooth(model: Model, kin: Kinematics, v: Array) -> Smooth:
+    """Mass matrix, bias force and velocities at (q, v) in one pass over composites."""
+    tree = model.tree
+    inertia = body_inertias(model, kin)
+    velocity = velocities(tree, kin.S, v)
+    force = _body_forces(model, inertia, velocity, velocity.S_dot * v[:, None])
+    down = tree.moves.T.astype(v.dtype)
+    composite = down @ jnp.concatenate([inertia, force], -1)
+    product = spatial.inertia_apply(composite[:, :10], kin.S) @ kin.S.T
+    M = tree.anc * product + (tree.strict * product).T + jnp.diag(model.joints.armature)
+    return Smooth(M, (kin.S * composite[:, 10:]).sum(-1), velocity)
+
+
+def _body_forces(model: Model, inertia: Array, velocity: Velocities, acceleration: Array) -> Array:
+    """Forces (nb, 6) that the bodies' motion needs: f = I A + V ×* I V, with joint accelerations S a + Ṡ v."""
+    moves = model.tree.moves.astype(acceleration.dtype)
+    A = moves @ acceleration - gravity(model)
+    momentum = spatial.inertia_apply(inertia, velocity.body)
+    return spatial.inertia_apply(inertia, A) + spatial.cross_force(velocity.body, momentum)
+
+
+def inverse_dynamics(model: Model, q: Array, v: Array, a: Array) -> Array:
+    """Generalised force τ (nv,) = M a + c of the bodies alone: no passive, actuator or constraint forces."""
+    kin = kinematics(model, q)
+    velocity = velocities(model.tree, kin.S, v)
+    acceleration = kin.S * a[:, None] + velocity.S_dot * v[:, None]
+    force = _body_forces(model, body_inertias(model, kin), velocity, acceleration)
+    composite = model.tree.moves.T.astype(v.dtype) @ force
+    return (kin.S * composite).sum(-1) + model.joints.armature * a
+
+
+class Energy(NamedTuple):
+    """Mechanical energy [J]."""
+
+    kinetic: Array
+    potential: Array
+
+    @property
+    def total(self) -> Array:
+        """Kinetic plus potential."""
+        return self.kinetic + self.potential
+
+
+def energy(model: Model, state: State) -> Energy:
+    """Kinetic energy with armature, and potential energy of gravity and joint springs [J]."""
+    from ukemi.forces import spring_energy  # the springs' law lives with their forces
+
+    kin = kinematics(model, state.q)
+    M = smooth(model, kin, state.v).M
+    weight = -(model.bodies.mass * (kin.com @ gravity(model)[3:])).sum()
+    return Energy(0.5 * state.v @ M @ state.v, weight + spring_energy(model, state.q))
+
+
+# ---- closed-form derivatives (design: tree algebra) -------------------------------------------------------------
+
+
+def bias_slope(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
+    """∂c/∂v (nv, nv) of the bias force, in closed form."""
+    tree, S = model.tree, kin.S
+    composite = tree.moves.T.astype(S.dtype) @ _velocity_products(model, kin, velocity)
+    inertia, B = composite[:, :36].reshape(-1, 6, 6), composite[:, 36:].reshape(-1, 6, 6)
+    psi_dot = spatial.cross_motion(velocity.before, S)
+    rate = psi_dot + velocity.S_dot
+    return _assemble(tree, S, [(_apply(B.mT, S), S), (_apply(inertia, S), rate)], _apply(B, S) + _apply(inertia, rate))
+
+
+def _velocity_products(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
+    """Per body (nb, 72): the inertia I and 2B(I, V) = −[V×]ᵀI + [x ↦ x ×* I V] − I[V×], as matrices."""
+    inertia = body_inertias(model, kin)
+    I, V = spatial.inertia_matrix(inertia), velocity.body
+    momentum = spatial.inertia_apply(inertia, V)
+    turn = spatial.motion_matrix(V)
+    B = spatial.force_bar_matrix(momentum) - turn.mT @ I - I @ turn
+    return jnp.concatenate([I.reshape(-1, 36), B.reshape(-1, 36)], -1)
+
+
+def _apply(matrix: Array, vector: Array) -> Array:
+    return jnp.einsum("nij,nj->ni", matrix, vector)
+
+
+def _assemble(tree, S: Array, above: list[tuple[Array, Array]], below: Array) -> Array:
+    """anc ∘ Σ left rightᵀ + strictᵀ ∘ S belowᵀ: rows are forces, columns are coordinates."""
+    left, right = (jnp.concatenate(parts, -1) for parts in zip(*above, strict=True))
+    return tree.anc * (left @ right.T) + tree.strict.T * (S @ below.T)

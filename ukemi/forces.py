@@ -1,0 +1,271 @@
+"""Forces that are not constraints: actuators, springs, dampers, gravity compensation, applied wrenches."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ukemi import spatial
+from ukemi.dynamics import gravity
+from ukemi.kinematics import Kinematics, difference, point_jacobian, site_frames
+from ukemi.model import Input, Model
+from ukemi.tree import BALL, FREE
+
+# ---- actuators -----------------------------------------------------------------------------------------------
+
+
+class Actuation(NamedTuple):
+    """What the actuators do."""
+
+    length: Array  # (nu,) [m] or [rad], times gear
+    velocity: Array  # (nu,)
+    force: Array  # (nu,) [N] or [N m]
+    moment: Array  # (nu, nv) gradient of length
+    act_dot: Array  # (na,) rate of the activations
+    qfrc: Array  # (nv,) generalised force, within the joints' own limits
+    slope: Array  # (nu,) ∂force/∂velocity where no limit is hit: what the implicit integrators treat implicitly
+
+
+def actuation(model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctrl: Array, held: Array) -> Actuation:
+    """Actuator forces; `held` (nv,) is gravity compensation that counts as actuator force."""
+    actuators, layout = model.actuators, model.actuators.layout
+    disabled = model.options.layout.disabled
+    if not model.nu or "actuation" in disabled:
+        none, empty = jnp.zeros(model.nu, q.dtype), jnp.zeros((model.nu, model.nv), q.dtype)
+        return Actuation(none, none, none, empty, jnp.zeros_like(act), jnp.zeros_like(v), none)
+    if layout.ctrl_limited.any() and "clampctrl" not in disabled:
+        low, high = actuators.ctrl_range.T
+        ctrl = jnp.where(layout.ctrl_limited, jnp.clip(ctrl, low, high), ctrl)
+    length, moment = transmission(model, kin, q)
+    velocity = moment @ v
+    act_dot = activation_rate(model, act, ctrl)
+    signal = _signal(model, length, act, act_dot, ctrl)
+    gain = actuators.gain[:, 0] + actuators.gain[:, 1] * length + actuators.gain[:, 2] * velocity
+    bias = actuators.bias[:, 0] + actuators.bias[:, 1] * length + actuators.bias[:, 2] * velocity
+    force, slope = gain * signal + bias, actuators.gain[:, 2] * signal + actuators.bias[:, 2]
+    if layout.force_limited.any():
+        low, high = actuators.force_range.T
+        slope = jnp.where(layout.force_limited & ((force <= low) | (force >= high)), 0.0, slope)
+        force = jnp.where(layout.force_limited, jnp.clip(force, low, high), force)
+    qfrc = force @ moment + held
+    limited = model.joints.layout.force_limited[model.tree.dof_joint]
+    if limited.any():
+        low, high = model.joints.actuator_range[model.tree.dof_joint].T
+        saturated = limited & ((qfrc <= low) | (qfrc >= high))
+        slope = jnp.where((_drives(model) & saturated).any(1), 0.0, slope)
+        qfrc = jnp.where(limited, jnp.clip(qfrc, low, high), qfrc)
+    return Actuation(length, velocity, force, moment, act_dot, qfrc, slope)
+
+
+def _drives(model: Model) -> np.ndarray:
+    """Mask (nu, nv): the actuator's transmission is the joint of this dof."""
+    layout = model.actuators.layout
+    joint = np.array([t[0] if kind != "site" else -1 for kind, t in zip(layout.transmission, layout.target, strict=True)])
+    return joint[:, None] == model.tree.dof_joint
+
+
+def _signal(model: Model, length: Array, act: Array, act_dot: Array, ctrl: Array) -> Array:
+    """What the gain multiplies (nu,): control, or activation, on the turn nearest to the length if it wraps."""
+    layout = model.actuators.layout
+    stateful = layout.act >= 0
+    signal = ctrl
+    if stateful.any():
+        k = np.maximum(layout.act, 0)
+        current = act[k]
+        if layout.early.any():
+            current = jnp.where(layout.early, next_activation(model, act, act_dot)[k], current)
+        signal = jnp.where(stateful, current, ctrl)
+    return _unwind(model, signal, length)
+
+
+def _unwind(model: Model, setpoint: Array, length: Array) -> Array:
+    """The representative of a setpoint (nu,) nearest to the length, for servos of a rotation."""
+    layout = model.actuators.layout
+    if not layout.wraps.any():
+        return setpoint
+    site = np.array([kind == "site" for kind in layout.transmission])[:, None]
+    gear = model.actuators.gear
+    period = 2 * np.pi * spatial.safe_norm(jnp.where(site, gear[:, 3:], gear[:, :3]))
+    turns = jnp.round((setpoint - length) / jnp.where(period == 0, 1.0, period))
+    return setpoint - jnp.where(layout.wraps, period * turns, 0.0)
+
+
+def activation_rate(model: Model, act: Array, ctrl: Array) -> Array:
+    """Rate of the activations (na,): integrator, or first-order filter of the control."""
+    layout = model.actuators.layout
+    owner = np.nonzero(layout.act >= 0)[0]
+    if not len(owner):
+        return jnp.zeros_like(act)
+    order = owner[np.argsort(layout.act[owner])]
+    filters = np.array([layout.dynamics[k] != "integrator" for k in order])
+    tau = jnp.where(filters, model.actuators.time_constant[order], 1.0)
+    return jnp.where(filters, (ctrl[order] - act) / tau, ctrl[order])
+
+
+def next_activation(model: Model, act: Array, act_dot: Array) -> Array:
+    """Activations (na,) one time step later, within their ranges; exact for filterexact."""
+    layout, h = model.actuators.layout, model.options.timestep
+    owner = np.nonzero(layout.act >= 0)[0]
+    if not len(owner) or "actuation" in model.options.layout.disabled:
+        return act
+    order = owner[np.argsort(layout.act[owner])]
+    exact = np.array([layout.dynamics[k] == "filterexact" for k in order])
+    tau = jnp.where(exact, model.actuators.time_constant[order], 1.0)
+    out = act + act_dot * jnp.where(exact, -tau * jnp.expm1(-h / tau), h)
+    if layout.act_limited[order].any():
+        low, high = model.actuators.act_range[order].T
+        out = jnp.where(layout.act_limited[order], jnp.clip(out, low, high), out)
+    return out
+
+
+def wrap_activation(model: Model, act: Array, length: Array) -> Array:
+    """Stored setpoints (na,) of wrapping servos moved to the turn nearest to the length."""
+    layout = model.actuators.layout
+    owner = np.nonzero(layout.act >= 0)[0]
+    if not (layout.wraps[owner]).any():
+        return act
+    order = owner[np.argsort(layout.act[owner])]
+    spread = jnp.zeros(model.nu, act.dtype).at[order].set(act)
+    return _unwind(model, spread, length)[order]
+
+
+# ---- transmissions -----------------------------------------------------------------------------------------
+
+
+def transmission(model: Model, kin: Kinematics, q: Array) -> tuple[Array, Array]:
+    """Length (nu,) and moment (nu, nv) of every actuator."""
+    layout, tree = model.actuators.layout, model.tree
+    kinds = np.array(layout.transmission)
+    target = np.where(kinds == "site", 0, layout.target[:, 0])
+    joint_type = tree.joint_type[target] if tree.nj else np.zeros(model.nu, int)
+    classes = [
+        (_scalar_transmission, (kinds != "site") & (joint_type != FREE) & (joint_type != BALL)),
+        (_ball_transmission, (kinds != "site") & (joint_type == BALL)),
+        (_free_transmission, (kinds != "site") & (joint_type == FREE)),
+        (_site_transmission, (kinds == "site") & (layout.target[:, 1] < 0)),
+        (_relative_transmission, (kinds == "site") & (layout.target[:, 1] >= 0)),
+    ]
+    parts, order = [], []
+    for function, mask in classes:
+        index = np.nonzero(mask)[0]
+        if len(index):
+            parts.append(function(model, kin, q, index))
+            order.append(index)
+    back = np.argsort(np.concatenate(order))
+    length, moment = (jnp.concatenate(part) for part in zip(*parts, strict=True))
+    return (length, moment) if (back == np.arange(len(back))).all() else (length[back], moment[back])
+
+
+def _select(model: Model, index: np.ndarray, offset: int = 0) -> np.ndarray:
+    """One-hot rows (n, nv) of the first dof of each actuator's joint, plus an offset."""
+    dof = model.tree.joint_dof[model.actuators.layout.target[index, 0]] + offset
+    return np.arange(model.nv) == dof[:, None]
+
+
+def _scalar_transmission(model: Model, kin, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+    gear = model.actuators.gear[index, 0]
+    adr = model.tree.joint_qpos[model.actuators.layout.target[index, 0]]
+    return q[adr] * gear, gear[:, None] * _select(model, index)
+
+
+def _in_parent(model: Model, index: np.ndarray) -> np.ndarray:
+    return np.array([model.actuators.layout.transmission[k] == "jointinparent" for k in index])[:, None]
+
+
+def _ball_transmission(model: Model, kin, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+    adr = model.tree.joint_qpos[model.actuators.layout.target[index, 0]]
+    quat = spatial.quat_normalize(q[adr[:, None] + np.arange(4)])
+    gear = model.actuators.gear[index, :3]
+    axis = jnp.where(_in_parent(model, index), spatial.rotate(spatial.quat_conj(quat), gear), gear)
+    moment = sum(axis[:, k, None] * _select(model, index, k) for k in range(3))
+    return (spatial.quat_log(quat) * axis).sum(-1), moment
+
+
+def _free_transmission(model: Model, kin, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+    adr = model.tree.joint_qpos[model.actuators.layout.target[index, 0]] + 3
+    quat = spatial.quat_normalize(q[adr[:, None] + np.arange(4)])
+    gear = model.actuators.gear[index]
+    turn = jnp.where(_in_parent(model, index), spatial.rotate(spatial.quat_conj(quat), gear[:, 3:]), gear[:, 3:])
+    axis = jnp.concatenate([gear[:, :3], turn], -1)
+    moment = sum(axis[:, k, None] * _select(model, index, k) for k in range(6))
+    return jnp.zeros(len(index), q.dtype), moment  # a free joint has no meaningful length
+
+
+def _site_transmission(model: Model, kin: Kinematics, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+    """Wrench fixed to a site, as of jets and propellers."""
+    site = model.actuators.layout.target[index, 0]
+    pos, quat = site_frames(model, kin)
+    gear = model.actuators.gear[index]
+    force, torque = spatial.rotate(quat[site], gear[:, :3]), spatial.rotate(quat[site], gear[:, 3:])
+    J = point_jacobian(model.tree, kin, model.sites.layout.body[site], pos[site])
+    return jnp.zeros(len(index), q.dtype), jnp.einsum("nkv,nk->nv", J, jnp.concatenate([torque, force], -1))
+
+
+def _relative_transmission(model: Model, kin: Kinematics, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+    """Pose of a site in the frame of a reference site, projected on the gear."""
+    site, base = model.actuators.layout.target[index].T
+    pos, quat = site_frames(model, kin)
+    body = model.sites.layout.body
+    gear = model.actuators.gear[index]
+    apart = spatial.rotate(spatial.quat_conj(quat[base]), pos[site] - pos[base])
+    # MuJoCo composes site and body quaternions in this order; it is the relative rotation for unrotated sites
+    turned = spatial.quat_mul(model.sites.quat, kin.quat[body])
+    angle = spatial.quat_sub(turned[site], turned[base])
+    wrench = jnp.concatenate([spatial.rotate(quat[base], gear[:, 3:]), spatial.rotate(quat[base], gear[:, :3])], -1)
+    shared = (model.tree.moves[body[site]] & model.tree.moves[body[base]])[:, None]
+    J = point_jacobian(model.tree, kin, body[site], pos[site]) - point_jacobian(model.tree, kin, body[base], pos[base])
+    moment = jnp.einsum("nkv,nk->nv", jnp.where(shared, 0.0, J), wrench)
+    return (apart * gear[:, :3]).sum(-1) + (angle * gear[:, 3:]).sum(-1), moment
+
+
+# ---- passive and applied forces ------------------------------------------------------------------------------------
+
+
+class Passive(NamedTuple):
+    """Forces of springs, dampers and gravity compensation."""
+
+    qfrc: Array  # (nv,)
+    held: Array  # (nv,) gravity compensation that counts as actuator force
+
+
+def passive(model: Model, kin: Kinematics, q: Array, v: Array) -> Passive:
+    """Passive forces at (q, v)."""
+    joints, disabled = model.joints, model.options.layout.disabled
+    zero = jnp.zeros_like(v)
+    if "spring" in disabled and "damper" in disabled:  # MuJoCo then leaves out all passive forces
+        return Passive(zero, zero)
+    qfrc = zero
+    if joints.layout.springs and "spring" not in disabled:
+        stretch = difference(model.tree, q, joints.qpos_spring)
+        qfrc = qfrc - joints.stiffness[model.tree.dof_joint] * stretch
+    if joints.layout.damped and "damper" not in disabled:
+        qfrc = qfrc - joints.damping * v
+    if not model.bodies.layout.compensated or "gravity" in disabled:
+        return Passive(qfrc, zero)
+    lift = -(model.bodies.mass * model.bodies.gravcomp)[:, None] * gravity(model)[3:]
+    held = body_wrench(model, kin, jnp.concatenate([lift, jnp.zeros_like(lift)], -1))
+    actuated = joints.layout.actuated_gravcomp[model.tree.dof_joint]
+    return Passive(qfrc + jnp.where(actuated, 0.0, held), jnp.where(actuated, held, 0.0))
+
+
+def spring_energy(model: Model, q: Array) -> Array:
+    """Potential energy of the joint springs [J]."""
+    if not model.joints.layout.springs or "spring" in model.options.layout.disabled:
+        return jnp.zeros((), q.dtype)
+    stretch = difference(model.tree, q, model.joints.qpos_spring)
+    return 0.5 * (model.joints.stiffness[model.tree.dof_joint] * stretch**2).sum()
+
+
+def body_wrench(model: Model, kin: Kinematics, xfrc: Array) -> Array:
+    """Generalised force (nv,) of forces and torques (nb, 6) at the bodies' centres of mass, in world axes."""
+    force, torque = xfrc[:, :3], xfrc[:, 3:]
+    arm = kin.com - kin.ref[model.tree.body_tree]
+    wrench = jnp.concatenate([torque + spatial.cross(arm, force), force], -1)
+    return (kin.S * (model.tree.moves.T.astype(xfrc.dtype) @ wrench)).sum(-1)
+
+
+def applied(model: Model, kin: Kinematics, inputs: Input, like: Array) -> Array:
+    """Generalised force (nv,) of the inputs qfrc and xfrc."""
+    out = jnp.zeros_like(like) if inputs.qfrc is None else inputs.qfrc
+    return out if inputs.xfrc is None else out + body_wrench(model, kin, inputs.xfrc)

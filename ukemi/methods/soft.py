@@ -1,0 +1,131 @@
+"""MuJoCo's soft contact: the acceleration minimises Gauss' principle plus a penalty on the constraints (eq. 8)."""
+
+import dataclasses
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from ukemi import forces as f_
+from ukemi import penalty
+from ukemi.collide.pairs import Contacts, detect
+from ukemi.constraint import Rows, constraint_rows, row_kinds
+from ukemi.dynamics import Smooth, smooth
+from ukemi.errors import InputError
+from ukemi.kinematics import Kinematics, of_state
+from ukemi.methods.base import Method
+from ukemi.methods.integrators import INTEGRATORS
+from ukemi.model import Cache, Input, Model, State
+from ukemi.penalty import RowKinds
+from ukemi.solvers import SOLVERS
+from ukemi.solvers.newton import Problem, Solution
+from ukemi.status import Status, bit
+
+CONES = ("pyramidal", "elliptic")
+
+
+class Forward(NamedTuple):
+    """Everything that forward dynamics computes at one state."""
+
+    kin: Kinematics
+    smooth: Smooth
+    actuation: f_.Actuation
+    passive: f_.Passive
+    contacts: Contacts
+    rows: Rows
+    tau: Array  # (nv,) all forces but constraints, less the bias
+    solution: Solution
+
+
+@dataclasses.dataclass(frozen=True)
+class SolverSettings:
+    """How hard the solver tries."""
+
+    iterations: int
+    line_search_iterations: int
+    tolerance: float | None  # gradient relative to the forces; None: what the precision holds
+
+
+class Soft(Method):
+    """MuJoCo's soft contact law; what is left None comes from the model file's <option>.
+
+    cone: "pyramidal" or "elliptic"; solver: "Newton", "CG" or "PGS";
+    integrator: "Euler", "implicitfast", "implicit" or "RK4";
+    iterations, line_search_iterations: bounds on the solver's work;
+    tolerance: norm of the residual force, relative to the forces that balance, at which the solver stops.
+    """
+
+    cone: str | None = eqx.field(static=True, default=None)
+    solver: str | None = eqx.field(static=True, default=None)
+    integrator: str | None = eqx.field(static=True, default=None)
+    iterations: int | None = eqx.field(static=True, default=None)
+    line_search_iterations: int | None = eqx.field(static=True, default=None)
+    tolerance: float | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        allowed = {"cone": CONES, "solver": tuple(SOLVERS), "integrator": tuple(INTEGRATORS)}
+        for name, values in allowed.items():
+            given = getattr(self, name)
+            if given is not None and given not in values:
+                raise InputError(f"Soft({name}={given!r}): choose one of {', '.join(map(repr, values))}.")
+        for name in ("iterations", "line_search_iterations", "tolerance"):
+            given = getattr(self, name)
+            if given is not None and not given > 0:
+                raise InputError(f"Soft({name}={given!r}): must be positive.")
+
+    def step(self, model: Model, state: State, inputs: Input) -> State:
+        """The state one time step later."""
+        integrate = INTEGRATORS[self.integrator or model.options.layout.integrator]
+        moved, forward = integrate(self.forward, model, state, inputs)
+        finite = jnp.isfinite(moved.q).all() & jnp.isfinite(moved.v).all()
+        status = (
+            state.status
+            | bit(Status.NOT_FINITE, ~finite)
+            | bit(Status.NOT_CONVERGED, ~forward.solution.converged & finite)
+            | bit(Status.CONTACT_OVERFLOW, forward.contacts.overflow)
+        )
+        cache = Cache(acceleration=forward.solution.acceleration, iterations=forward.solution.iterations)
+        return State(moved.q, moved.v, moved.act, state.time + model.options.timestep, status, cache)
+
+    def kinds(self, model: Model) -> RowKinds:
+        """Number and kinds of the constraint rows."""
+        return row_kinds(model, self.cone or model.options.layout.cone)
+
+    def forward(self, model: Model, state: State, inputs: Input) -> Forward:
+        """Forward dynamics in continuous time: from positions, velocities and inputs to the acceleration."""
+        q, v = state.q, state.v
+        kinds = self.kinds(model)
+        kin = of_state(model, state, inputs)
+        dyn = smooth(model, kin, v)
+        rest = f_.passive(model, kin, q, v)
+        drive = f_.actuation(model, kin, q, v, state.act, inputs.ctrl, rest.held)
+        contacts = detect(model, kin)
+        rows = constraint_rows(model, kin, dyn.velocity, q, v, contacts, kinds)
+        tau = rest.qfrc + drive.qfrc + f_.applied(model, kin, inputs, v) - dyn.bias
+        solution = self._solve(model, kinds, Problem(dyn.M, tau, rows), state.cache.acceleration)
+        return Forward(kin, dyn, drive, rest, contacts, rows, tau, solution)
+
+    def _solve(self, model: Model, kinds: RowKinds, problem: Problem, warm: Array) -> Solution:
+        layout = model.options.layout
+        solver = SOLVERS[self.solver or layout.solver]
+        start = jnp.zeros_like(warm) if "warmstart" in layout.disabled else warm
+        precise = 1e-12 if warm.dtype == jnp.float64 else 1e-6
+        return solver(
+            kinds,
+            problem,
+            start,
+            iterations=self.iterations or layout.iterations,
+            searches=self.line_search_iterations or layout.line_search_iterations,
+            tolerance=self.tolerance or precise,
+        )
+
+    def inverse(self, model: Model, state: State, acceleration: Array, inputs: Input) -> Array:
+        """Generalised force (nv,) that yields the acceleration: everything but passive and constraint forces."""
+        q, v, kinds = state.q, state.v, self.kinds(model)
+        kin = of_state(model, state, inputs)
+        dyn = smooth(model, kin, v)
+        rows = constraint_rows(model, kin, dyn.velocity, q, v, detect(model, kin), kinds)
+        force = penalty.force(kinds, rows.penalty, rows.J @ acceleration - rows.aref)
+        rest = f_.passive(model, kin, q, v)
+        return dyn.M @ acceleration + dyn.bias - rest.qfrc - rest.held - force @ rows.J

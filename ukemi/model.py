@@ -1,0 +1,349 @@
+"""What a robot is (`Model`), where it is (`State`) and what acts on it (`Input`).
+
+Every array leaf of a `Model` is a physical parameter that may be replaced or differentiated; topology and
+choices that change the program live in the static `layout` records. Units are SI; angles are radians.
+"""
+
+import dataclasses
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float, Int
+
+from ukemi.errors import InputError
+from ukemi.tree import Static, Tree
+
+
+class Bodies(eqx.Module):
+    """Rigid bodies; index 0 is the world."""
+
+    pos: Float[Array, "nb 3"]  # position of the frame in the parent's [m]
+    quat: Float[Array, "nb 4"]  # orientation of the frame in the parent's
+    ipos: Float[Array, "nb 3"]  # centre of mass in the body frame [m]
+    iquat: Float[Array, "nb 4"]  # principal axes in the body frame
+    mass: Float[Array, " nb"]  # [kg]
+    inertia: Float[Array, "nb 3"]  # principal moments [kg m²]
+    gravcomp: Float[Array, " nb"]  # share of the weight held up, 1 = weightless
+    invweight: Float[Array, "nb 2"]  # inverse weight at qpos0, translation [1/kg] and rotation [1/(kg m²)]
+    layout: "BodyLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class BodyLayout(Static):
+    compensated: bool  # some body has gravity compensation
+    free: np.ndarray  # bodies that are a kinematic tree of their own on a free joint
+
+
+class Joints(eqx.Module):
+    """Joints; fields of shape (nv,) are per degree of freedom."""
+
+    pos: Float[Array, "nj 3"]  # anchor in the body frame [m]
+    axis: Float[Array, "nj 3"]  # unit axis of hinge and slide in the body frame
+    qpos0: Float[Array, " nq"]  # configuration in which the model is defined
+    qpos_spring: Float[Array, " nq"]  # configuration in which springs are at rest
+    stiffness: Float[Array, " nj"]  # [N/m] or [N m/rad]
+    damping: Float[Array, " nv"]  # [N s/m] or [N m s/rad]
+    armature: Float[Array, " nv"]  # reflected inertia [kg] or [kg m²]
+    frictionloss: Float[Array, " nv"]  # dry friction [N] or [N m]
+    invweight: Float[Array, " nv"]  # diagonal of M⁻¹ at qpos0, averaged over each joint
+    range: Float[Array, "nj 2"]  # [m] or [rad]
+    margin: Float[Array, " nj"]  # distance at which a limit awakes [m] or [rad]
+    solref_limit: Float[Array, "nj 2"]
+    solimp_limit: Float[Array, "nj 5"]
+    solref_friction: Float[Array, "nv 2"]
+    solimp_friction: Float[Array, "nv 5"]
+    actuator_range: Float[Array, "nj 2"]  # limit of the total actuator force [N] or [N m]
+    layout: "JointLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class JointLayout(Static):
+    limit_rows: np.ndarray  # (n, 2) joint and side (−1 lower, 1 upper, 0 the nearer) of each limit
+    force_limited: np.ndarray  # (nj,) bool: actuator_range applies
+    actuated_gravcomp: np.ndarray  # (nj,) bool: gravity compensation counts as actuator force
+    dry: np.ndarray  # dofs with friction loss
+    springs: bool
+    damped: bool
+
+
+class Geoms(eqx.Module):
+    """Shapes; size has MuJoCo's meaning for each type."""
+
+    pos: Float[Array, "ng 3"]  # in the body frame [m]
+    quat: Float[Array, "ng 4"]
+    size: Float[Array, "ng 3"]  # [m]
+    friction: Float[Array, "ng 3"]  # sliding [-], torsional [m], rolling [m]
+    solref: Float[Array, "ng 2"]
+    solimp: Float[Array, "ng 5"]
+    solmix: Float[Array, " ng"]
+    margin: Float[Array, " ng"]  # [m]
+    gap: Float[Array, " ng"]  # [m]
+    layout: "GeomLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class GeomLayout(Static):
+    type: tuple[str, ...]
+    body: np.ndarray  # (ng,)
+    condim: np.ndarray  # (ng,)
+    priority: np.ndarray  # (ng,)
+    rgba: np.ndarray  # (ng, 4) for pictures only
+    names: tuple[str, ...]
+
+
+class Sites(eqx.Module):
+    """Frames fixed to bodies."""
+
+    pos: Float[Array, "ns 3"]
+    quat: Float[Array, "ns 4"]
+    layout: "SiteLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class SiteLayout(Static):
+    body: np.ndarray  # (ns,)
+    names: tuple[str, ...]
+
+
+class Pairs(eqx.Module):
+    """Contact parameters of explicitly listed pairs, and the list of all pairs that may collide."""
+
+    friction: Float[Array, "np 5"]  # sliding 2, torsional, rolling 2
+    solref: Float[Array, "np 2"]
+    solref_friction: Float[Array, "np 2"]
+    solimp: Float[Array, "np 5"]
+    margin: Float[Array, " np"]  # [m]
+    gap: Float[Array, " np"]  # [m]
+    layout: "PairLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class PairLayout(Static):
+    """Pairs of geoms that may collide, grouped by the types of their shapes."""
+
+    groups: tuple["PairGroup", ...]
+    capacity: int  # contacts kept per step
+    dim: int  # largest contact dimension: 1, 3, 4 or 6
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class PairGroup(Static):
+    types: tuple[str, str]
+    geoms: np.ndarray  # (n, 2)
+    explicit: np.ndarray  # (n,) row of `Pairs`, -1 for pairs found by the filters
+    condim: np.ndarray  # (n,)
+    slots: int  # pairs of this group examined in detail per step
+
+
+class Equalities(eqx.Module):
+    """Equality constraints."""
+
+    data: Float[Array, "ne 11"]  # MuJoCo's meaning by type: anchors, relative pose, torque scale; or coefficients
+    solref: Float[Array, "ne 2"]
+    solimp: Float[Array, "ne 5"]
+    layout: "EqualityLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class EqualityLayout(Static):
+    type: tuple[str, ...]  # connect, weld or joint
+    objects: np.ndarray  # (ne, 2) bodies, sites or joints; -1 where there is none
+    sites: np.ndarray  # (ne,) bool: the objects are sites
+    names: tuple[str, ...]
+
+
+class Actuators(eqx.Module):
+    """Actuators: force = gain · (ctrl or act) + bias, each affine in length and velocity."""
+
+    gain: Float[Array, "nu 3"]  # constant, per length, per velocity
+    bias: Float[Array, "nu 3"]  # constant, per length, per velocity
+    time_constant: Float[Array, " nu"]  # of filters [s]
+    gear: Float[Array, "nu 6"]
+    ctrl_range: Float[Array, "nu 2"]
+    force_range: Float[Array, "nu 2"]  # [N] or [N m]
+    act_range: Float[Array, "nu 2"]
+    layout: "ActuatorLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class ActuatorLayout(Static):
+    transmission: tuple[str, ...]  # joint, jointinparent or site
+    target: np.ndarray  # (nu, 2) joint or site, reference site or -1
+    dynamics: tuple[str, ...]  # none, integrator, filter, filterexact
+    act: np.ndarray  # (nu,) activation, -1 for stateless
+    ctrl_limited: np.ndarray  # (nu,) bool
+    force_limited: np.ndarray  # (nu,) bool
+    act_limited: np.ndarray  # (nu,) bool
+    early: np.ndarray  # (nu,) bool: force uses the next activation
+    wraps: np.ndarray  # (nu,) bool: the setpoint lives on a circle
+    names: tuple[str, ...]
+
+
+class Options(eqx.Module):
+    """World parameters and the file's own choice of solver."""
+
+    timestep: Float[Array, ""]  # [s]
+    gravity: Float[Array, " 3"]  # [m/s²]
+    impratio: Float[Array, ""]  # ratio of frictional to normal impedance
+    layout: "OptionLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class OptionLayout(Static):
+    integrator: str  # Euler, implicitfast, implicit, RK4
+    solver: str  # Newton, CG, PGS
+    cone: str  # pyramidal, elliptic
+    iterations: int
+    line_search_iterations: int
+    disabled: tuple[str, ...]  # sorted names of disabled stages, as in the file's <flag>
+
+    def __repr__(self):
+        return f"OptionLayout({self.integrator}, {self.solver}, {self.cone}, {self.disabled})"
+
+
+class Keyframes(eqx.Module):
+    """Stored configurations."""
+
+    q: Float[Array, "nk nq"]
+    v: Float[Array, "nk nv"]
+    act: Float[Array, "nk na"]
+    ctrl: Float[Array, "nk nu"]
+    mocap_pos: Float[Array, "nk nm 3"]
+    mocap_quat: Float[Array, "nk nm 4"]
+    time: Float[Array, " nk"]
+    names: tuple[str, ...] = eqx.field(static=True)
+
+
+class Model(eqx.Module):
+    """A robot and its world: a pytree of physical parameters over a static topology."""
+
+    bodies: Bodies
+    joints: Joints
+    geoms: Geoms
+    sites: Sites
+    pairs: Pairs
+    equalities: Equalities
+    actuators: Actuators
+    options: Options
+    keyframes: Keyframes
+    tree: Tree = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+
+    @property
+    def nq(self) -> int:
+        """Number of coordinates."""
+        return self.joints.qpos0.shape[-1]
+
+    @property
+    def nv(self) -> int:
+        """Number of degrees of freedom."""
+        return self.tree.nv
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        return len(self.actuators.layout.names)
+
+    @property
+    def na(self) -> int:
+        """Number of activation states."""
+        return int((self.actuators.layout.act >= 0).sum())
+
+    @property
+    def nmocap(self) -> int:
+        """Number of motion-capture bodies."""
+        return int((self.tree.body_mocap >= 0).sum())
+
+    def __repr__(self):
+        return f"Model({self.name!r}: {self.tree.nb - 1} bodies, nq={self.nq}, nv={self.nv}, nu={self.nu})"
+
+
+class Cache(eqx.Module):
+    """A method's memory from one step to the next; it never changes what the step converges to."""
+
+    acceleration: Float[Array, " nv"]  # last acceleration: the warm start of the soft solvers
+    iterations: Int[Array, ""]  # solver iterations of the last step
+
+
+class State(eqx.Module):
+    """Where the robot is; MuJoCo's layout of coordinates."""
+
+    q: Float[Array, " nq"]  # positions; quaternions w x y z
+    v: Float[Array, " nv"]  # velocities; a free joint's linear part in the world, angular part in the body
+    act: Float[Array, " na"]  # activations
+    time: Float[Array, ""]  # [s]
+    status: Int[Array, ""]  # bit mask of failures, accumulates
+    cache: Cache
+
+
+class Input(eqx.Module):
+    """What acts on the robot when more than controls do; a field left out is zero (poses: as in the file)."""
+
+    ctrl: Float[Array, " nu"] | None = None
+    qfrc: Float[Array, " nv"] | None = None  # generalised force [N] or [N m]
+    xfrc: Float[Array, "nb 6"] | None = None  # force [N], then torque [N m], at each centre of mass, world axes
+    mocap_pos: Float[Array, "nm 3"] | None = None  # [m]
+    mocap_quat: Float[Array, "nm 4"] | None = None
+
+
+def as_input(model: Model, ctrl) -> Input:
+    """Check `ctrl` (array, None or Input) against the model and return it as an Input."""
+    given = ctrl if isinstance(ctrl, Input) else Input(ctrl)
+    dtype = model.options.timestep.dtype
+    expected = {
+        "ctrl": (model.nu,),
+        "qfrc": (model.nv,),
+        "xfrc": (model.tree.nb, 6),
+        "mocap_pos": (model.nmocap, 3),
+        "mocap_quat": (model.nmocap, 4),
+    }
+    checked = {}
+    for name, shape in expected.items():
+        value = getattr(given, name)
+        if value is None:
+            checked[name] = jnp.zeros(shape, dtype) if name == "ctrl" else None
+            continue
+        value = jnp.asarray(value, dtype)
+        if value.shape != shape:
+            hint = " Batches go through jax.vmap." if value.ndim > len(shape) else ""
+            raise InputError(f"{name} has shape {value.shape}; {model!r} needs {shape}.{hint}")
+        checked[name] = value
+    return Input(**checked)
+
+
+def initial_state(model: Model, keyframe: str | int | None = None, *, q=None, v=None, act=None) -> State:
+    """State at qpos0 or at a keyframe (name or index); q (nq,), v (nv,), act (na,) replace its parts."""
+    dtype = model.options.timestep.dtype
+    base = {
+        "q": model.joints.qpos0,
+        "v": jnp.zeros(model.nv, dtype),
+        "act": jnp.zeros(model.na, dtype),
+        "time": jnp.zeros((), dtype),
+    }
+    if keyframe is not None:
+        k = keyframe_index(model, keyframe)
+        keys = model.keyframes
+        base = {"q": keys.q[k], "v": keys.v[k], "act": keys.act[k], "time": keys.time[k]}
+    for name, value in {"q": q, "v": v, "act": act}.items():
+        if value is None:
+            continue
+        value = jnp.asarray(value, dtype)
+        if value.shape != base[name].shape:
+            raise InputError(f"{name} has shape {value.shape}; {model!r} needs {base[name].shape}.")
+        base[name] = value
+    cache = Cache(acceleration=jnp.zeros(model.nv, dtype), iterations=jnp.zeros((), jnp.int32))
+    return State(**base, status=jnp.zeros((), jnp.int32), cache=cache)
+
+
+def keyframe_index(model: Model, keyframe: str | int) -> int:
+    """Row of a keyframe given by name or index."""
+    names = model.keyframes.names
+    if isinstance(keyframe, str):
+        if keyframe in names:
+            return names.index(keyframe)
+    elif 0 <= keyframe < len(names):
+        return int(keyframe)
+    listing = ", ".join(repr(n) for n in names) or "none"
+    raise InputError(f"No keyframe {keyframe!r} in {model!r}; keyframes: {listing}.")

@@ -1,0 +1,36 @@
+"""XLA flags that Ukemi needs on CPU, set before the backend starts."""
+
+import os
+import sys
+import warnings
+
+# Three or more batched LAPACK calls in flight at once hang XLA's thread pool on machines with few cores; the
+# scheduler that launches them together is switched off. The older fusion emitters run our many small fused
+# operations faster and compile them in about half the time.
+FLAGS = {
+    "--xla_cpu_enable_concurrency_optimized_scheduler": "false",
+    "--xla_cpu_use_fusion_emitters": "false",
+}
+
+
+def set_xla_flags() -> None:
+    """Add FLAGS to XLA_FLAGS where the user has not chosen; UKEMI_KEEP_XLA_FLAGS=1 leaves everything alone."""
+    if os.environ.get("UKEMI_KEEP_XLA_FLAGS") == "1":
+        return
+    current = os.environ.get("XLA_FLAGS", "")
+    missing = [f"{name}={value}" for name, value in FLAGS.items() if name not in current]
+    if not missing:
+        return
+    if _backend_is_up():
+        warnings.warn(
+            "JAX was already running when ukemi was imported, so the XLA flags that keep batched simulation on CPU "
+            f"from hanging could not be set. Import ukemi first, or set XLA_FLAGS='{' '.join(missing)}'.",
+            stacklevel=3,
+        )
+        return
+    os.environ["XLA_FLAGS"] = " ".join([current, *missing]).strip()
+
+
+def _backend_is_up() -> bool:
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bool(bridge and getattr(bridge, "_backends", None))

@@ -1,0 +1,129 @@
+"""Step, roll out, look inside: the functions that users call."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from ukemi import dynamics, spatial
+from ukemi.errors import InputError
+from ukemi.methods.base import Method
+from ukemi.methods.soft import Soft
+from ukemi.model import Input, Model, State, as_input
+
+
+def step(model: Model, state: State, ctrl=None, method: Method | None = None) -> State:
+    """The state one time step later.
+
+    ctrl: controls (nu,), or `Input` when more acts, or None for zero controls; method: the contact law, `Soft()`
+    with the file's own options if left out.
+    """
+    _check_finite(ctrl)
+    return _step(model, state, as_input(model, ctrl), method or Soft())
+
+
+def rollout(model: Model, state: State, ctrls, method: Method | None = None) -> State:
+    """The T states that follow `state` under ctrls (T, nu), or under an `Input` whose fields lead with T."""
+    _check_finite(ctrls)
+    inputs = ctrls if isinstance(ctrls, Input) else Input(jnp.asarray(ctrls, model.options.timestep.dtype))
+    leaves = jax.tree.leaves(inputs)
+    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in leaves}
+    if len(lengths) != 1 or None in lengths:
+        raise InputError("rollout needs controls with one leading time axis, (T, nu); its inputs disagree on T.")
+    as_input(model, jax.tree.map(lambda x: x[0], inputs) if leaves[0].shape[0] else Input())
+    return _rollout(model, state, inputs, method or Soft())
+
+
+@eqx.filter_jit
+def _step(model: Model, state: State, inputs: Input, method: Method) -> State:
+    return method.step(model, state, inputs)
+
+
+@eqx.filter_jit
+def _rollout(model: Model, state: State, inputs: Input, method: Method) -> State:
+    def body(state, inputs):
+        after = method.step(model, state, as_input(model, inputs))
+        return after, after
+
+    return jax.lax.scan(body, state, inputs)[1]
+
+
+def _check_finite(ctrl) -> None:
+    """Refuse NaN and infinite inputs where their values are known."""
+    for leaf in jax.tree.leaves(ctrl):
+        if not isinstance(leaf, jax.core.Tracer) and not np.isfinite(leaf).all():
+            raise InputError("the controls or forces hold NaN or infinity.")
+
+
+def inverse(model: Model, state: State, qacc, method: Soft | None = None) -> Float[Array, " nv"]:
+    """Generalised force (nv,) that yields the acceleration qacc (nv,), contacts and passive forces included."""
+    qacc = jnp.asarray(qacc, state.v.dtype)
+    if qacc.shape != state.v.shape:
+        raise InputError(f"qacc has shape {qacc.shape}; {model!r} needs {state.v.shape}.")
+    return _inverse(model, state, qacc, method or Soft())
+
+
+@eqx.filter_jit
+def _inverse(model, state, qacc, method):
+    return method.inverse(model, state, qacc, as_input(model, None))
+
+
+def vector_field(model: Model, state: State, ctrl=None, method: Soft | None = None) -> tuple[Array, Array, Array]:
+    """Continuous time: (q̇ (nq,), v̇ (nv,), activation rates (na,)); quaternions as elements of R⁴."""
+    _check_finite(ctrl)
+    return _vector_field(model, state, as_input(model, ctrl), method or Soft())
+
+
+@eqx.filter_jit
+def _vector_field(model, state, inputs, method):
+    now = method.forward(model, state, inputs)
+    return coordinate_rate(model, state.q, state.v), now.solution.acceleration, now.actuation.act_dot
+
+
+def coordinate_rate(model: Model, q: Array, v: Array) -> Array:
+    """q̇ (nq,): velocities, and ½ q ∘ ω for quaternions."""
+    tree = model.tree
+    if not len(tree.quat_joints):
+        return v
+    w = v[tree.quat_dof]
+    turn = spatial.quat_mul(q[tree.quat_qpos], jnp.concatenate([jnp.zeros_like(w[:, :1]), w], -1)) / 2
+    order = np.argsort(np.concatenate([tree.linear_qpos, tree.quat_qpos.ravel()]))
+    return jnp.concatenate([v[tree.linear_dof], turn.ravel()])[order]
+
+
+@eqx.filter_jit
+def energy(model: Model, state: State) -> dynamics.Energy:
+    """Kinetic and potential energy [J] of a state."""
+    return dynamics.energy(model, state)
+
+
+class ContactReport(eqx.Module):
+    """Contacts of a state at the model's fixed capacity; rows where `active` is false mean nothing."""
+
+    active: Array  # (nc,) bool
+    distance: Array  # (nc,) [m], negative in penetration
+    point: Array  # (nc, 3) [m]
+    frame: Array  # (nc, 3, 3) rows: normal from the first geom to the second, two tangents
+    geoms: Array  # (nc, 2)
+    force: Array  # (nc, 3) force on the second geom, world axes [N]
+    torque: Array  # (nc, 3) torsional and rolling friction torque on the second geom, world axes [N m]
+
+
+def contacts(model: Model, state: State, ctrl=None, method: Soft | None = None) -> ContactReport:
+    """Contact points of a state, and the forces that act there under `ctrl`."""
+    _check_finite(ctrl)
+    return _contacts(model, state, as_input(model, ctrl), method or Soft())
+
+
+@eqx.filter_jit
+def _contacts(model, state, inputs, method):
+    now, kinds = method.forward(model, state, inputs), method.kinds(model)
+    found = now.contacts
+    local = now.solution.force[kinds.scalar :].reshape(-1, kinds.dim) if kinds.contacts else jnp.zeros((0, 1))
+    local = jnp.pad(local, ((0, 0), (0, 6 - local.shape[1])))
+    turned = jnp.einsum("nsk,nkd->nsd", local.reshape(-1, 2, 3), found.frame)
+    return ContactReport(
+        found.active, found.distance, found.point, found.frame, found.geoms, turned[:, 0], turned[:, 1]
+    )

@@ -1,0 +1,49 @@
+"""Failure bits of `State.status`, each a sentence for the user."""
+
+import enum
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ukemi.errors import StepError
+
+
+class Status(enum.IntFlag):
+    """Why a simulated state should not be trusted."""
+
+    OK = 0
+    NOT_CONVERGED = 1
+    CONTACT_OVERFLOW = 2
+    NOT_FINITE = 4
+
+
+SENTENCES = {
+    Status.NOT_CONVERGED: "the constraint solver did not converge; raise its iterations or soften the contacts",
+    Status.CONTACT_OVERFLOW: "more contacts arose than the model can hold and the farthest were dropped; "
+    "load it with a larger `contacts=`",
+    Status.NOT_FINITE: "a position or velocity is infinite or NaN; reduce the time step or the forces",
+}
+
+
+def bit(flag: Status, failed: Array) -> Array:
+    """The bit as an int32 where `failed` is true."""
+    return jnp.where(failed, jnp.int32(flag.value), jnp.int32(0))
+
+
+def explain(status) -> list[str]:
+    """Sentences for the bits that are set anywhere in an array of status values."""
+    bits = int(np.bitwise_or.reduce(np.asarray(status).ravel(), initial=0))
+    return [sentence for flag, sentence in SENTENCES.items() if bits & flag]
+
+
+def raise_if_failed(states) -> None:
+    """Raise one StepError that names every failure in the states (any leading axes), and when it first happened."""
+    status = np.asarray(states.status)
+    reasons = explain(status)
+    if not reasons:
+        return
+    flat, times = status.ravel(), np.broadcast_to(np.asarray(states.time), status.shape).ravel()
+    first = times[np.nonzero(flat)[0]].min()
+    share = f" in {np.count_nonzero(flat)} of {flat.size} states" if flat.size > 1 else ""
+    raise StepError(f"The simulation failed{share}, first at t = {first:.6g} s: " + "; ".join(reasons) + ".")
