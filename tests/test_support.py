@@ -216,6 +216,38 @@ def test_every_flag_of_this_mujoco_has_been_decided_upon():
     assert decided == {1 << i for i in range(mujoco.mjtEnableBit.mjNENABLE)}
 
 
+# Every sphere overlaps every other, so that MuJoCo's static filters alone decide which pairs touch.
+PILE = """
+<mujoco>
+  <option><flag filterparent="{parents}"/></option>
+  <default><geom size="0.3"/></default>
+  <worldbody>
+    <geom/>
+    <body mocap="true"><geom/><body><geom/></body><body><joint/><geom/></body></body>
+    <body name="free">
+      <freejoint/><geom/>
+      <body>
+        <geom contype="2" conaffinity="0"/>
+        <body><joint/><geom conaffinity="3"/><body><joint/><geom/></body></body>
+      </body>
+    </body>
+    <body name="fixed"><geom/><body><joint/><geom/></body></body>
+  </worldbody>
+  <contact><exclude body1="free" body2="fixed"/></contact>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize("parents", ["enable", "disable"])
+def test_collision_candidates_are_the_pairs_that_mujoco_lets_touch(parents):
+    m = mujoco.MjModel.from_xml_string(PILE.format(parents=parents))
+    d = mujoco.MjData(m)
+    mujoco.mj_forward(m, d)
+    touching = np.zeros((m.ngeom, m.ngeom), bool)
+    touching[d.contact.geom[:, 0], d.contact.geom[:, 1]] = True
+    assert np.array_equal(support.collision_candidates(m), touching | touching.T) and d.ncon > 10
+
+
 def test_collision_candidates_cover_every_contact_that_mujoco_finds():
     m = source.read("ant")
     meet = support.collision_candidates(m)
