@@ -8,6 +8,7 @@ import argparse
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ukemi.errors import InputError, ModelFileError, UkemiError
@@ -125,8 +126,8 @@ def _simulate(arguments) -> int:
     title = Path(arguments.model).stem
     recorder = Recorder(model, method, source=source, title=title)
     timing = _run(uk, model, method, state, ctrls, recorder, title)
-    _write(arguments, recorder, title, METHODS[arguments.method])
     print(_summary(recorder, timing))
+    _write(arguments, recorder, title, METHODS[arguments.method])
     recorder.raise_if_failed()
     return OK
 
@@ -220,9 +221,10 @@ def _run(uk, model, method, state, ctrls, recorder, title: str) -> dict[str, flo
     begin = time.perf_counter()
     rollout = jax.jit(lambda state, ctrls: uk.rollout(model, state, ctrls, method))
     part = jnp.asarray(padded[:chunk])
-    shapes = jax.eval_shape(rollout, state, part)
-    rollout = rollout.lower(state, part).compile()
-    recorder.compile(state, shapes, part)
+    programs = rollout.lower(state, part), recorder.lower(state, jax.eval_shape(rollout, state, part), part)
+    with ThreadPoolExecutor() as pool:  # XLA compiles outside Python's lock
+        rollout, observe = pool.map(lambda lowered: lowered.compile(), programs)
+    recorder.use(observe)
     timing["compile"] = time.perf_counter() - begin
     say(f"{timing['compile']:.1f} s\n")
     for first in range(0, moments, chunk):

@@ -12,6 +12,7 @@ import ukemi as uk
 from ukemi import kinematics, spatial
 from ukemi.errors import InputError
 from ukemi.model import Model, State, as_input
+from ukemi.status import Status
 from ukemi.tree import BALL, FREE, HINGE, SLIDE
 from ukemi.view.plot import Trace
 from ukemi.view.scene import Frames, Scene, scene_of
@@ -88,16 +89,19 @@ class Recorder:
         self.model, self.source, self.title = model, source, title
         self._observe = jax.jit(lambda state, states, ctrls: self._look(state, states, ctrls, method))
         self._chunks: list[dict] = []
-        self._final: State | None = None
 
     def _look(self, state: State, states: State, ctrls: Array, method) -> tuple[State, dict]:
         """States before each step, at which the controls of that step act, and what is seen there."""
         before = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest[:-1]]), state, states)
         return before, observe(self.model, before, ctrls, method)
 
-    def compile(self, state: State, states: State, ctrls: Array):
-        """Compile for chunks of this shape; `states` may be shapes alone."""
-        self._observe = self._observe.lower(state, states, ctrls).compile()
+    def lower(self, state: State, states: State, ctrls: Array):
+        """What to compile for chunks of this shape; `states` may be shapes alone."""
+        return self._observe.lower(state, states, ctrls)
+
+    def use(self, compiled):
+        """Take the compiled form of what `lower` gave."""
+        self._observe = compiled
 
     def add(self, state: State, states: State, ctrls: Array, keep: int):
         """Record the first `keep` moments of a chunk that starts at `state` and steps to `states` (n, ...)."""
@@ -115,7 +119,6 @@ class Recorder:
             **{name: seen[name][shown].astype(np.float32) for name in poses},
             **{name: seen[name][:keep] for name in ("kinetic", "potential", "contacts", "normal_force")},
         })  # fmt: skip
-        self._final = jax.tree.map(lambda leaf: leaf[keep - 1], before)
 
     def column(self, name: str) -> np.ndarray:
         """One recorded quantity over all moments, (T, ...)."""
@@ -169,12 +172,19 @@ class Recorder:
             ("energy", f"{total[0]:.6g} J → {total[-1]:.6g} J ({total[-1] - total[0]:+.3g} J)"),
             ("contacts", f"{contacts.mean():.1f} on average, at most {contacts.max()}"),
             ("solver", f"{iterations.mean():.1f} iterations on average, at most {iterations.max(initial=0)}"),
-            ("status", "ok" if int(self._final.status) == 0 else f"failed, bits {int(self._final.status):#x}"),
+            ("status", _status(self.column("status"))),
         ]
 
     def raise_if_failed(self):
         """Raise `StepError` if any step failed."""
-        uk.raise_if_failed(self._final)
+        names = ("q", "v", "act", "time", "status")
+        uk.raise_if_failed(State(**{name: self.column(name) for name in names}, cache=None))
+
+
+def _status(status: np.ndarray) -> str:
+    """In a word or two what failed; the sentences come with the error."""
+    bits = Status(int(np.bitwise_or.reduce(status)))
+    return ", ".join(flag.name.lower().replace("_", " ") for flag in bits) or "ok"
 
 
 def joint_columns(model: Model, q: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

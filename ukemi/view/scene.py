@@ -176,7 +176,18 @@ def frame_subject(scene: Scene, frames: Frames) -> Framing:
     away = float(np.linalg.norm(focus[-1, :2] - focus[0, :2]))
     if whole > 15 * own or (whole > 2.2 * own and away > 0.6 * whole):
         return Framing(focus, focus[0], 1.25 * own, True, min(own, mark))
+    bottom, top = _with_surroundings(size, pos, bottom, top)
+    whole = 0.6 * float((top - bottom).max())
     return Framing(focus, 0.5 * (bottom + top), whole, False, min(whole, mark))
+
+
+def _with_surroundings(size: np.ndarray, pos: np.ndarray, bottom: np.ndarray, top: np.ndarray):
+    """The box from `bottom` to `top` (3,), widened by things at rest beside it: a table's rails, a robot's stand."""
+    center, half = 0.5 * (bottom + top), 0.5 * float((top - bottom).max())
+    away = np.linalg.norm(pos[0] - center, axis=-1)
+    near = (size > 0) & (size < 2 * half) & (away < 2 * half)
+    low, high = pos[0, near] - size[near, None], pos[0, near] + size[near, None]
+    return np.minimum(bottom, low.min(axis=0, initial=np.inf)), np.maximum(top, high.max(axis=0, initial=-np.inf))
 
 
 def _smooth(time: np.ndarray, path: np.ndarray, width: float) -> np.ndarray:

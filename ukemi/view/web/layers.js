@@ -68,9 +68,9 @@ class World {
     if (!shape) return;
     const pos = this.pos.subarray(3 * g, 3 * g + 3), quat = this.quat.subarray(4 * g, 4 * g + 4);
     if (shape === "plane") {
-      // Zero half-size means without end; the fog hides where the drawn square stops.
+      // The fog hides where the drawn square stops.
       const endless = 60 * this.reach + 2 * this.farthest;
-      const half = [0, 1].map((k) => (geom.size[k] > 0 ? Math.min(geom.size[k], endless) : endless));
+      const half = [0, 1].map((k) => (this.isEndless(geom.size[k]) ? endless : geom.size[k]));
       // Mostly a light grey with a hint of the file's colour: a strong floor would take the eye off the robot.
       const tone = [0, 1, 2].map((k) => mix(geom.rgba[k], [0.64, 0.66, 0.70][k], 0.78));
       put("ground", shape, instance(pos, 0, quat, [...half, 1], 1, [...tone, geom.rgba[3]]));
@@ -82,6 +82,10 @@ class World {
       put(geom.rgba[3] < 0.99 ? "glass" : "solid", shape, instance(pos, h, quat, scale, 0, geom.rgba));
     }
   }
+
+  // Planes collide without end whatever their size, which is for pictures only: none at all, or a wide one, is
+  // drawn without end too; a small one, such as the cloth of a table, is left as it is.
+  isEndless(half) { return half <= 0 || half > 3 * this.reach; }
 
   putContacts(contacts, show, put) {
     const mark = this.data.header.view.mark, dotRadius = 0.014 * mark, scale = this.data.header.view.force_scale;
@@ -103,7 +107,7 @@ class World {
     const planes = this.geoms.map((geom, g) => g).filter((g) => this.geoms[g].type === "plane" && !this.geoms[g].hidden);
     if (planes.length !== 1) return null;
     const g = planes[0], [x, y] = this.geoms[g].size;
-    if ([x, y].some((half) => half > 0 && half < 8 * this.reach)) return null;
+    if (!this.isEndless(x) || !this.isEndless(y)) return null;
     return { point: Array.from(this.pos.subarray(3 * g, 3 * g + 3)),
       normal: rotate(Array.from(this.quat.subarray(4 * g, 4 * g + 4)), [0, 0, 1]) };
   }
