@@ -8,10 +8,11 @@ import mujoco
 import numpy as np
 import pytest
 
+import ukemi as uk
 from ukemi.errors import InputError
-from ukemi.view import Frames, Mesh, Scene, scene_of, write_replay
+from ukemi.view import Frames, Mesh, Scene, plot_run, record, scene_of, write_replay
 from ukemi.view.inspect import describe
-from ukemi.view.plot import Trace, plot_run
+from ukemi.view.plot import Trace
 from ukemi.view.replay import pack, thin
 from ukemi.view.scene import frame_subject, moving
 
@@ -186,6 +187,23 @@ def test_one_frame_without_contacts_is_enough(tmp_path):
         write_replay(tmp_path / "a.html", scene(types=("plane", "mesh", "box"), meshes=mesh), frames)
     )
     assert header["has_contacts"] is False and header["view"]["reach"] > 0
+
+
+def test_record_of_a_rollout(tmp_path):
+    model = uk.load(
+        "<mujoco><worldbody><geom type='plane' size='0 0 1'/><body pos='0 0 .099'><joint type='slide' axis='0 0 1'/>"
+        "<geom name='ball' type='sphere' size='.1' mass='2'/></body></worldbody></mujoco>"
+    )
+    states = uk.rollout(model, uk.initial_state(model), np.zeros((400, 0)))
+    s, frames = record(model, states, uk.Soft())
+    assert s.types == ("plane", "sphere") and s.names[1] == "ball"
+    np.testing.assert_allclose(frames.geom_pos[:, 1, 2], 0.099 + np.asarray(states.q)[:, 0], atol=1e-12)
+    # At rest the floor pushes the ball up with its weight, and nothing else touches.
+    force = frames.contact_force[-1][np.isfinite(frames.contact_force[-1]).all(-1)]
+    np.testing.assert_allclose(force, [[0, 0, 2 * 9.81]], rtol=0.02, atol=1e-6)
+    assert write_replay(tmp_path / "run.html", s, frames).exists()
+    with pytest.raises(InputError, match="one leading axis"):
+        record(model, uk.initial_state(model), uk.Soft())
 
 
 def test_plot(tmp_path):

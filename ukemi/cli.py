@@ -113,7 +113,7 @@ def _simulate(arguments) -> int:
 
     jax.config.update("jax_enable_x64", True)
     import ukemi as uk
-    from ukemi.view.record import Recorder
+    from ukemi.view.recorder import Recorder
 
     model = uk.load(source)
     method = _method(uk, arguments.method)

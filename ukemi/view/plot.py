@@ -118,10 +118,12 @@ def _contacts(axes, trace: Trace):
     if trace.normal_force is not None:
         right = axes.twinx()
         right.plot(trace.time, trace.normal_force, lw=1.2, color="#e4572e")
-        right.set_ylabel("normal force [N]", color="#c8431c")
+        peak, top = float(np.max(trace.normal_force)), _usual_top(trace.normal_force)
+        cut = f"\n(peak {peak:.3g})" if peak > top else ""
+        right.set_ylabel(f"normal force [N]{cut}", color="#c8431c")
         right.tick_params(axis="y", colors="#c8431c")
         right.spines[["top", "left"]].set_visible(False)
-        right.set_ylim(0, _usual_top(trace.normal_force))
+        right.set_ylim(0, top)
         right.margins(x=0)
 
 

@@ -79,10 +79,9 @@ class Player {
 
   toggle(name) {
     if (name === "follow") {
-      // Keep the picture where it is: what the camera looks at now stays in the middle.
-      const focus = focusAt(this.data, this.time);
-      if (this.show.follow) this.still = focus;
-      else this.camera.offset = sub(add(this.still, this.camera.offset), focus).map((x, k) => (k < 2 ? 0 : x));
+      // Stay where the subject is when letting go, and find it again when following.
+      if (this.show.follow) this.still = focusAt(this.data, this.time);
+      else this.camera.offset = [0, 0, 0];
     }
     this.show[name] = !this.show[name];
     this.dirty = true;
@@ -118,8 +117,9 @@ class Player {
   }
 
   tick(now) {
-    const passed = Math.min((now - (this.before ?? now)) / 1000, 0.1);
+    const passed = Math.min((now - (this.before ?? now)) / 1000, 0.5);
     this.before = now;
+    this.watchSpeed(passed);
     if (this.playing) {
       this.time += passed * this.speed;
       // A short rest on the last picture, then again from the start.
@@ -131,6 +131,15 @@ class Player {
       this.paint();
     }
     requestAnimationFrame((next) => this.tick(next));
+  }
+
+  // Where pictures take long, as without a graphics card, draw more coarsely until the motion is fluent.
+  watchSpeed(passed) {
+    this.pictures = (this.pictures || 0) + 1;
+    // The first pictures wait for shaders to compile.
+    if (!this.playing || document.hidden || this.pictures < 4) { this.lost = 0; return; }
+    this.lost = passed > 0.045 ? (this.lost || 0) + passed : 0.8 * (this.lost || 0);
+    if (this.lost > 0.6) { this.lost = 0; this.renderer.coarsen(); }
   }
 
   paint() {
@@ -175,22 +184,18 @@ class Player {
     pen.clearRect(0, 0, width, height);
     const { time: times_, load } = this.data.arrays, x = (t) => width * (t - this.begin) / (this.end - this.begin || 1);
     const top = this.view.load_top || 1, base = height - 8;
-    pen.beginPath();
-    pen.moveTo(0, base);
-    for (let i = 0; i < times_.length; i++) pen.lineTo(x(times_[i]), base - (base - 3) * Math.min(1, load[i] / top));
-    pen.lineTo(width, base);
+    const chart = new Path2D();
+    chart.moveTo(0, base);
+    for (let i = 0; i < times_.length; i++) chart.lineTo(x(times_[i]), base - (base - 3) * Math.min(1, load[i] / top));
+    chart.lineTo(width, base);
     pen.fillStyle = "rgba(228, 87, 46, .20)";
-    pen.fill();
+    pen.fill(chart);
     pen.save();
     pen.beginPath();
     pen.rect(0, 0, x(time), height);
     pen.clip();
-    pen.beginPath();
-    pen.moveTo(0, base);
-    for (let i = 0; i < times_.length; i++) pen.lineTo(x(times_[i]), base - (base - 3) * Math.min(1, load[i] / top));
-    pen.lineTo(width, base);
     pen.fillStyle = "rgba(228, 87, 46, .55)";
-    pen.fill();
+    pen.fill(chart);
     pen.restore();
     pen.fillStyle = "rgba(29, 39, 51, .16)";
     pen.fillRect(0, base, width, 3);

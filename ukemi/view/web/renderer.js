@@ -2,6 +2,9 @@
 
 const INSTANCE = 16;                       // floats per instance: position h, quaternion, scale kind, colour
 const MAP_SIZE = 2048;
+// From a good graphics card down to none at all: pixels per CSS pixel, shadow samples, whether the floor reflects.
+const QUALITY = [{ ratio: 2, taps: 16, mirror: true }, { ratio: 1, taps: 8, mirror: true },
+  { ratio: 0.75, taps: 5, mirror: false }, { ratio: 0.5, taps: 4, mirror: false }];
 const FOG = [0.86, 0.90, 0.95];
 const SUN = unit([0.42, -0.55, 1.0]);
 
@@ -44,6 +47,7 @@ class Renderer {
     const gl = canvas.getContext("webgl2", { antialias: true, alpha: false, preserveDrawingBuffer: true });
     if (!gl) throw new Error("This browser offers no WebGL 2, which the replay needs.");
     this.gl = gl;
+    this.quality = 0;
     this.canvas = canvas;
     this.shapes = new Map(Object.entries(meshes).map(([name, mesh]) => [name, this.upload(mesh)]));
     this.depth = compile(gl, DEPTH_VERTEX, DEPTH_FRAGMENT);
@@ -105,8 +109,11 @@ class Renderer {
     return matrix;
   }
 
+  // Draw more coarsely from now on.
+  coarsen() { this.quality = Math.min(this.quality + 1, QUALITY.length - 1); }
+
   resize() {
-    const ratio = Math.min(window.devicePixelRatio || 1, 2);
+    const ratio = Math.min(window.devicePixelRatio || 1, QUALITY[this.quality].ratio);
     const width = Math.max(1, Math.round(this.canvas.clientWidth * ratio));
     const height = Math.max(1, Math.round(this.canvas.clientHeight * ratio));
     if (this.canvas.width !== width || this.canvas.height !== height) {
@@ -160,6 +167,7 @@ class Renderer {
     gl.uniform3fv(at.uSun, SUN);
     gl.uniform3fv(at.uFog, FOG);
     gl.uniform1f(at.uReach, Math.max(view.reach, half / 3));
+    gl.uniform1i(at.uTaps, QUALITY[this.quality].taps);
     gl.uniform1f(at.uChecker, view.checker);
     gl.uniformMatrix4fv(at.uSunMatrix, false, sun);
     gl.uniformMatrix4fv(at.uSkyMatrix, false, sky);
@@ -172,7 +180,7 @@ class Renderer {
 
   drawWorld(view, layers, floor) {
     const gl = this.gl, at = this.shade.at;
-    const mirrored = floor && dot(sub(view.eye, floor.point), floor.normal) > 0;
+    const mirrored = QUALITY[this.quality].mirror && floor && dot(sub(view.eye, floor.point), floor.normal) > 0;
     gl.uniform1f(at.uOpacity, 1);
     gl.uniform1f(at.uReflect, mirrored ? 0.16 : 0);
     gl.uniform4fv(at.uClip, [0, 0, 0, 1]);

@@ -49,13 +49,15 @@ uniform vec3 uEye, uSun, uFocus, uFog;
 uniform mat4 uSunMatrix, uSkyMatrix;
 uniform sampler2DShadow uSunMap, uSkyMap;
 uniform float uReach, uChecker, uOpacity, uReflect;
+uniform int uTaps;
 uniform vec4 uClip;                       // mirror pass: keep dot(normal, x) + w > 0
 out vec4 color;
 
-const vec2 DISC[16] = vec2[](
-  vec2(-.94, -.40), vec2(.95, -.77), vec2(-.09, -.93), vec2(.34, .29), vec2(-.92, .46), vec2(-.82, -.88),
-  vec2(-.38, .28), vec2(.97, .76), vec2(.44, -.98), vec2(.54, -.47), vec2(-.26, -.42), vec2(.79, .19),
-  vec2(-.24, .99), vec2(-.81, .91), vec2(.20, .79), vec2(.14, -.14));
+// A sunflower spiral: every beginning of the list is spread over the disc too, for machines that take fewer taps.
+vec2 disc(int i) {
+  float r = sqrt((float(i) + .5) / float(uTaps)), angle = 2.3999632 * float(i);
+  return r * vec2(cos(angle), sin(angle));
+}
 
 float noise(vec2 p) { return fract(52.9829189 * fract(dot(p, vec2(.06711056, .00583715)))); }
 
@@ -64,11 +66,11 @@ float lit(sampler2DShadow map, mat4 matrix, vec3 at, float width, float bias) {
   float edge = max(abs(p.x - .5), abs(p.y - .5)) * 2.0;
   if (edge > 1.0 || p.z > 1.0) return 1.0;
   float angle = 6.2831853 * noise(gl_FragCoord.xy), c = cos(angle), s = sin(angle), sum = 0.0;
-  for (int i = 0; i < 16; i++) {
-    vec2 d = mat2(c, s, -s, c) * DISC[i] * width;
-    sum += texture(map, vec3(p.xy + d, p.z - bias * (1.0 + length(DISC[i]))));
+  for (int i = 0; i < uTaps; i++) {
+    vec2 d = disc(i);
+    sum += texture(map, vec3(p.xy + mat2(c, s, -s, c) * d * width, p.z - bias * (1.0 + length(d))));
   }
-  return mix(sum / 16.0, 1.0, smoothstep(.85, 1.0, edge));
+  return mix(sum / float(uTaps), 1.0, smoothstep(.85, 1.0, edge));
 }
 
 // Box-filtered checker: area average of the pattern over the pixel, so that it fades to grey and never shimmers.
@@ -84,9 +86,7 @@ vec3 shade(vec3 base, vec3 n, vec3 v, float gloss) {
   float slope = clamp(1.0 - facing, 0.0, 1.0);
   vec3 raised = vWorld + n * (uReach * (.002 + .004 * slope));
   float sun = facing > 0.0 ? lit(uSunMap, uSunMatrix, raised, .0022, .0006) : 0.0;
-  float sky = lit(uSkyMap, uSkyMatrix, raised, .022, .0004);
-  float close = lit(uSkyMap, uSkyMatrix, raised, .007, .0004);
-  sky = mix(.5 * (sky + close), 1.0, .12);
+  float sky = mix(lit(uSkyMap, uSkyMatrix, raised, .020, .0004), 1.0, .12);
   vec3 ambient = mix(vec3(.20, .18, .17), vec3(.46, .51, .60) * (.25 + .75 * sky), .5 + .5 * n.z);
   vec3 h = normalize(uSun + v);
   float shine = gloss * pow(max(dot(n, h), 0.0), 48.0) * sun;
