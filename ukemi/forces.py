@@ -91,43 +91,46 @@ def _unwind(model: Model, setpoint: Array, length: Array) -> Array:
     return setpoint - jnp.where(layout.wraps, period * turns, 0.0)
 
 
-def activation_rate(model: Model, act: Array, ctrl: Array) -> Array:
-    """Rate of the activations (na,): integrator, or first-order filter of the control."""
+def _owners(model: Model) -> np.ndarray:
+    """Actuator (na,) of each activation."""
     layout = model.actuators.layout
     owner = np.nonzero(layout.act >= 0)[0]
+    return owner[np.argsort(layout.act[owner])]
+
+
+def activation_rate(model: Model, act: Array, ctrl: Array) -> Array:
+    """Rate of the activations (na,): integrator, or first-order filter of the control."""
+    owner = _owners(model)
     if not len(owner):
         return jnp.zeros_like(act)
-    order = owner[np.argsort(layout.act[owner])]
-    filters = np.array([layout.dynamics[k] != "integrator" for k in order])
-    tau = jnp.where(filters, model.actuators.time_constant[order], 1.0)
-    return jnp.where(filters, (ctrl[order] - act) / tau, ctrl[order])
+    filters = np.array([model.actuators.layout.dynamics[k] != "integrator" for k in owner])
+    tau = jnp.where(filters, model.actuators.time_constant[owner], 1.0)
+    target = _unwind(model, ctrl, jnp.zeros_like(ctrl).at[owner].set(act))[owner]  # the filter takes the short way round
+    return jnp.where(filters, (target - act) / tau, ctrl[owner])
 
 
 def next_activation(model: Model, act: Array, act_dot: Array) -> Array:
     """Activations (na,) one time step later, within their ranges; exact for filterexact."""
     layout, h = model.actuators.layout, model.options.timestep
-    owner = np.nonzero(layout.act >= 0)[0]
+    owner = _owners(model)
     if not len(owner) or "actuation" in model.options.layout.disabled:
         return act
-    order = owner[np.argsort(layout.act[owner])]
-    exact = np.array([layout.dynamics[k] == "filterexact" for k in order])
-    tau = jnp.where(exact, model.actuators.time_constant[order], 1.0)
+    exact = np.array([layout.dynamics[k] == "filterexact" for k in owner])
+    tau = jnp.where(exact, model.actuators.time_constant[owner], 1.0)
     out = act + act_dot * jnp.where(exact, -tau * jnp.expm1(-h / tau), h)
-    if layout.act_limited[order].any():
-        low, high = model.actuators.act_range[order].T
-        out = jnp.where(layout.act_limited[order], jnp.clip(out, low, high), out)
+    if layout.act_limited[owner].any():
+        low, high = model.actuators.act_range[owner].T
+        out = jnp.where(layout.act_limited[owner], jnp.clip(out, low, high), out)
     return out
 
 
 def wrap_activation(model: Model, act: Array, length: Array) -> Array:
     """Stored setpoints (na,) of wrapping servos moved to the turn nearest to the length."""
-    layout = model.actuators.layout
-    owner = np.nonzero(layout.act >= 0)[0]
-    if not (layout.wraps[owner]).any():
+    owner = _owners(model)
+    if not model.actuators.layout.wraps[owner].any() or "actuation" in model.options.layout.disabled:
         return act
-    order = owner[np.argsort(layout.act[owner])]
-    spread = jnp.zeros(model.nu, act.dtype).at[order].set(act)
-    return _unwind(model, spread, length)[order]
+    spread = jnp.zeros(model.nu, act.dtype).at[owner].set(act)
+    return _unwind(model, spread, length)[owner]
 
 
 # ---- transmissions -----------------------------------------------------------------------------------------
@@ -209,9 +212,7 @@ def _relative_transmission(model: Model, kin: Kinematics, q: Array, index: np.nd
     body = model.sites.layout.body
     gear = model.actuators.gear[index]
     apart = spatial.rotate(spatial.quat_conj(quat[base]), pos[site] - pos[base])
-    # MuJoCo composes site and body quaternions in this order; it is the relative rotation for unrotated sites
-    turned = spatial.quat_mul(model.sites.quat, kin.quat[body])
-    angle = spatial.quat_sub(turned[site], turned[base])
+    angle = spatial.quat_sub(quat[site], quat[base])
     wrench = jnp.concatenate([spatial.rotate(quat[base], gear[:, 3:]), spatial.rotate(quat[base], gear[:, :3])], -1)
     shared = (model.tree.moves[body[site]] & model.tree.moves[body[base]])[:, None]
     J = point_jacobian(model.tree, kin, body[site], pos[site]) - point_jacobian(model.tree, kin, body[base], pos[base])

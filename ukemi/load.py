@@ -243,14 +243,13 @@ def _wraps(m, servo) -> np.ndarray:
     """Which actuators are position servos of a rotation, whose setpoint MuJoCo takes modulo a turn."""
     out = np.zeros(m.nu, bool)
     for k in np.nonzero(servo)[0]:
-        stateless = m.actuator_dyntype[k] in (mujoco.mjtDyn.mjDYN_NONE, mujoco.mjtDyn.mjDYN_INTEGRATOR)
         matched = m.actuator_gainprm[k, 0] == -m.actuator_biasprm[k, 1]
         target, reference = m.actuator_trnid[k]
         if TRANSMISSIONS[int(m.actuator_trntype[k])] == "site":
             rotation = reference >= 0 and not np.any(m.actuator_gear[k, :3])
         else:
             rotation = m.jnt_type[target] == tree_.BALL
-        out[k] = stateless and matched and rotation
+        out[k] = matched and rotation
     return out
 
 
