@@ -64,7 +64,7 @@ def plane_cylinder(a: Shape, b: Shape, margin: Array) -> Hit:
     down = jnp.where(tilt > 0, -axis, axis)  # the axis towards the plane
     slope = down * dot(normal, down) - normal  # -normal without its part along the axis
     rim = radius * steady_unit(slope, down, b.mat[:, 0])
-    across = jnp.sqrt(0.75) * cross(rim, down)
+    across = 0.75**0.5 * cross(rim, down)
     near = b.pos + half * down
     corners = jnp.stack(
         [near + rim, b.pos - half * down + rim, near - 0.5 * rim + across, near - 0.5 * rim - across]

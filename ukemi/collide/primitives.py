@@ -7,6 +7,7 @@ from jax import Array
 
 from . import balls, box, plane
 from .box_box import box_box
+from .manifold import several_contacts, single_contact
 from .shapes import Hit, Shape
 
 
@@ -33,4 +34,17 @@ PAIRS: dict[tuple[str, str], PairFunction] = {
     ("sphere", "box"): PairFunction(box.sphere_box, 1, True),
     ("capsule", "box"): PairFunction(box.capsule_box, 2, True),
     ("box", "box"): PairFunction(box_box, 8, True),
+    **{
+        pair: PairFunction(single_contact(*pair), 1, False)
+        for pair in (
+            ("sphere", "ellipsoid"),
+            ("capsule", "ellipsoid"),
+            ("ellipsoid", "ellipsoid"),
+            ("ellipsoid", "cylinder"),
+            ("ellipsoid", "box"),
+        )
+    },
+    ("capsule", "cylinder"): PairFunction(several_contacts("capsule", "cylinder", 2), 3, False),
+    ("cylinder", "cylinder"): PairFunction(several_contacts("cylinder", "cylinder", 4), 5, False),
+    ("cylinder", "box"): PairFunction(several_contacts("cylinder", "box", 4), 5, False),
 }

@@ -1,0 +1,206 @@
+"""Several contact points where the flat or straight parts of two convex shapes meet.
+
+One witness point cannot hold a cylinder upright on a box. So the part of each shape that faces
+the other is taken as a flat region: a cap (disc), a face (rectangle), or the line along which a
+cylinder or capsule lies (a segment). Contacts are then added where lines through the overlap of
+the two regions leave it: along the segment if there is one, else along two tangents through the
+middle of the overlap. Their distances are those between the two flat parts along the normal,
+so that they grow as the shapes tilt and the extra contacts fade by themselves.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from .convex import Witness, witness
+from .geometry import contact_frame, dot, rotate, smallest, unrotate
+from .shapes import EMPTY, Hit, Shape
+
+FLAT = 0.98  # cosine of the greatest angle between a flat part and the contact plane
+STRAIGHT = 1e-2  # sine of the greatest angle between two segments that meet along a line
+WIDE = 1e6  # half width of a region in a direction in which it has no bounds [m]
+
+
+class _Region(NamedTuple):
+    """The flat or straight part of a shape that faces the other one."""
+
+    centre: Array  # (3,) in the world [m]
+    normal: Array  # (3,) unit, of its plane
+    half: Array  # (3,) half widths along the shape's axes, WIDE where unbounded [m]
+    radius: Array  # () of a disc about the shape's z axis, WIDE for other regions [m]
+    straight: Array  # () bool: a segment along the shape's z axis
+
+
+def _line_region(shape: Shape, towards: Array) -> _Region:
+    """The line along a capsule's or cylinder's wall on the side of the direction `towards`."""
+    axis = shape.mat[:, 2]
+    side = towards - axis * dot(axis, towards)
+    squared = dot(side, side)
+    side = side / jnp.sqrt(jnp.where(squared > 1e-12, squared, 1.0))
+    half = jnp.stack([jnp.full_like(squared, WIDE), jnp.full_like(squared, WIDE), shape.size[1]])
+    return _Region(
+        shape.pos + shape.size[0] * side, side, half, jnp.full_like(squared, WIDE), jnp.array(True)
+    )
+
+
+def _cap_region(shape: Shape, towards: Array) -> _Region:
+    """The cap of a cylinder on the side of the direction `towards`."""
+    axis = shape.mat[:, 2]
+    normal = jnp.where(dot(axis, towards) > 0, axis, -axis)
+    wide = jnp.full_like(shape.size, WIDE)
+    centre = shape.pos + shape.size[1] * normal
+    return _Region(centre, normal, wide, shape.size[0], jnp.array(False))
+
+
+def _face_region(shape: Shape, towards: Array) -> _Region:
+    """The face of a box on the side of the direction `towards`."""
+    local = unrotate(shape.mat, lax.stop_gradient(towards))
+    face = jnp.arange(3) == jnp.argmax(jnp.abs(local))
+    outward = jnp.where(face, jnp.sign(local), 0.0)
+    normal = rotate(shape.mat, outward)
+    centre = shape.pos + rotate(shape.mat, outward * shape.size)
+    half = jnp.where(face, WIDE, shape.size)
+    return _Region(centre, normal, half, jnp.full_like(half[0], WIDE), jnp.array(False))
+
+
+def _cylinder_region(shape: Shape, towards: Array) -> _Region:
+    """The cap or the wall of a cylinder, whichever faces the direction `towards`."""
+    cap, line = _cap_region(shape, towards), _line_region(shape, towards)
+    at_cap = jnp.abs(dot(shape.mat[:, 2], towards)) > 0.5**0.5
+    return _Region(*(jnp.where(at_cap, c, w) for c, w in zip(cap, line)))
+
+
+REGIONS = {"capsule": _line_region, "cylinder": _cylinder_region, "box": _face_region}
+
+
+def _interval(shape: Shape, region: _Region, origin: Array, line: Array) -> tuple[Array, Array]:
+    """Where lines origin + t line, (n, 3) each, run inside a region: t from (n,) to (n,).
+
+    The lines are moved along the region's normal onto its plane. An interval whose begin is
+    above its end is empty.
+    """
+    line = line - region.normal * dot(line, region.normal)[:, None]
+    start = unrotate(shape.mat, origin - shape.pos)
+    slope = unrotate(shape.mat, line)
+    flat = jnp.abs(slope) < smallest(slope)
+    inverse = 1 / jnp.where(flat, 1.0, slope)
+    first, second = (-region.half - start) * inverse, (region.half - start) * inverse
+    missed = jnp.where(jnp.abs(start) <= region.half, -WIDE, WIDE)
+    low = jnp.max(jnp.where(flat, missed, jnp.minimum(first, second)), axis=-1)
+    high = jnp.min(jnp.where(flat, WIDE, jnp.maximum(first, second)), axis=-1)
+
+    start, slope = start[:, :2], slope[:, :2]
+    squared, along = dot(slope, slope), dot(start, slope)
+    inside = region.radius**2 - dot(start, start)
+    point = squared < smallest(slope) ** 2
+    room = along**2 + squared * inside
+    missed = point & (inside < 0) | (room < 0)
+    root = jnp.sqrt(jnp.where(missed | point | (room <= 0), 1.0, room))
+    root = jnp.where(room > 0, root, 0.0)
+    squared = jnp.where(point, 1.0, squared)
+    disc_low = jnp.where(missed, WIDE, jnp.where(point, -WIDE, (-along - root) / squared))
+    disc_high = jnp.where(missed, -WIDE, jnp.where(point, WIDE, (-along + root) / squared))
+    round_ = region.radius < WIDE
+    low = jnp.where(round_, jnp.maximum(low, disc_low), low)
+    return low, jnp.where(round_, jnp.minimum(high, disc_high), high)
+
+
+def _common(a: Shape, b: Shape, in_a: _Region, in_b: _Region, origin: Array, line: Array):
+    """The interval (n,), (n,) of lines (n, 3), (n, 3) that is inside both regions."""
+    low_a, high_a = _interval(a, in_a, origin, line)
+    low_b, high_b = _interval(b, in_b, origin, line)
+    return jnp.maximum(low_a, low_b), jnp.minimum(high_a, high_b)
+
+
+def _middle(a: Shape, b: Shape, in_a: _Region, in_b: _Region) -> Array:
+    """The middle (3,) of the two regions' overlap on the line between their centres."""
+    line = in_b.centre - in_a.centre
+    low, high = _common(a, b, in_a, in_b, in_a.centre[None], line[None])
+    return in_a.centre + line * 0.5 * (jnp.clip(low[0], 0.0, 1.0) + jnp.clip(high[0], 0.0, 1.0))
+
+
+def _lines(a: Shape, b: Shape, in_a: _Region, in_b: _Region, normal: Array):
+    """Two lines through the overlap: origins (2, 3), unit directions (2, 3), which are used (2,)."""
+    straight = in_a.straight | in_b.straight
+    tangents = contact_frame(normal)[1:]
+    along = jnp.where(in_a.straight, a.mat[:, 2], b.mat[:, 2])
+    along = along - normal * dot(normal, along)
+    squared = dot(along, along)
+    along = along / jnp.sqrt(jnp.where(squared > 1e-12, squared, 1.0))
+    on_line = jnp.where(in_a.straight, in_a.centre, in_b.centre)
+    origin = jnp.where(straight, on_line, _middle(a, b, in_a, in_b))
+    direction = jnp.stack([jnp.where(straight, along, tangents[0]), tangents[1]])
+    used = jnp.stack([jnp.array(True), ~straight])
+    return jnp.stack([origin, origin]), direction, used
+
+
+def _facing(a: Shape, b: Shape, in_a: _Region, in_b: _Region, normal: Array) -> Array:
+    """Whether both parts lie flat enough in the contact plane to share more than a point."""
+    flat = (dot(in_a.normal, normal) > FLAT) & (-dot(in_b.normal, normal) > FLAT)
+    crossing = jnp.abs(dot(a.mat[:, 2], b.mat[:, 2])) < (1 - STRAIGHT**2) ** 0.5
+    return flat & ~(in_a.straight & in_b.straight & crossing)
+
+
+def _extra_contacts(
+    a: Shape, b: Shape, in_a: _Region, in_b: _Region, found: Witness
+) -> tuple[Array, Array]:
+    """Up to four further contacts: distances (4,), EMPTY where there is none, and points (4, 3)."""
+    normal = found.normal
+    origin, line, used = _lines(a, b, in_a, in_b, normal)
+    low, high = _common(a, b, in_a, in_b, origin, line)
+    facing = _facing(a, b, in_a, in_b, normal)
+    real = used & facing & (low <= high)
+    low, high = jnp.where(real, low, 0.0), jnp.where(real, high, 0.0)
+    place = jnp.concatenate([origin + line * low[:, None], origin + line * high[:, None]])
+
+    # heights along the normal of both flat parts above these places
+    def height(region: _Region) -> Array:
+        slope = jnp.where(facing, dot(region.normal, normal), 1.0)
+        return dot(region.centre - place, region.normal) / slope
+
+    height_a, height_b = height(in_a), height(in_b)
+    point = place + normal * (0.5 * (height_a + height_b))[:, None]
+    # a contact that repeats the witness would count twice
+    gap = point - 0.5 * (found.point_a + found.point_b)
+    size = jnp.minimum(jnp.minimum(*a.size[:2]), jnp.minimum(*b.size[:2]))
+    apart = dot(gap, gap) > (0.02 * size) ** 2
+    distance = jnp.where(jnp.concatenate([real, real]) & apart, height_b - height_a, EMPTY)
+    return distance, point
+
+
+def _hit(distance: Array, point: Array, normal: Array) -> Hit:
+    """A Hit whose contacts share one normal."""
+    return Hit(distance, point, jnp.broadcast_to(contact_frame(normal), distance.shape + (3, 3)))
+
+
+def single_contact(kind_a: str, kind_b: str):
+    """The pair function that gives the witness points alone."""
+
+    def function(a: Shape, b: Shape, margin: Array) -> Hit:
+        found = witness(kind_a, kind_b, a, b)
+        middle = 0.5 * (found.point_a + found.point_b)
+        return _hit(found.distance[None], middle[None], found.normal)
+
+    function.__name__ = f"{kind_a}_{kind_b}"
+    function.__doc__ = f"One contact of {kind_a} and {kind_b}, midway between the witness points."
+    return function
+
+
+def several_contacts(kind_a: str, kind_b: str, extra: int):
+    """The pair function that adds to the witness points up to `extra` (2 or 4) further contacts."""
+
+    def function(a: Shape, b: Shape, margin: Array) -> Hit:
+        found = witness(kind_a, kind_b, a, b)
+        in_a = REGIONS[kind_a](a, found.normal)
+        in_b = REGIONS[kind_b](b, -found.normal)
+        distance, point = _extra_contacts(a, b, in_a, in_b, found)
+        keep = np.array([0, 2, 1, 3])[:extra]  # the two on the first line come first
+        middle = 0.5 * (found.point_a + found.point_b)
+        distance = jnp.concatenate([found.distance[None], distance[keep]])
+        return _hit(distance, jnp.concatenate([middle[None], point[keep]]), found.normal)
+
+    function.__name__ = f"{kind_a}_{kind_b}"
+    function.__doc__ = f"The witness points of {kind_a} and {kind_b}, and contacts around them."
+    return function
