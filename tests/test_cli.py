@@ -125,6 +125,30 @@ def test_simulate_writes_everything(capsys, tiny, tmp_path):
     assert "tiny" in outputs[1].read_text() and outputs[2].stat().st_size > 10_000
 
 
+def test_a_simulation_that_blows_up_is_shown_up_to_then(capsys, tmp_path):
+    path = tmp_path / "stiff.xml"
+    path.write_text(
+        "<mujoco><option timestep='.01'/><worldbody><body><joint name='spring' type='slide' stiffness='1e12' ref='.1'/>"
+        "<geom size='.01' mass='.001'/></body></worldbody></mujoco>"
+    )
+    outputs = ["--out", tmp_path / "run.npz", "--replay", tmp_path / "run.html", "--plot", tmp_path / "run.png"]
+    _, out, err = run(capsys, "simulate", path, "--seconds", 1, *outputs)
+    assert "inf" in out and "Traceback" not in err
+    assert all(file.exists() for file in outputs[1::2])
+
+
+@pytest.mark.slow
+def test_a_failed_step_is_an_error_with_everything_written(capsys, tmp_path):
+    path, npz = tmp_path / "hard.xml", tmp_path / "run.npz"
+    path.write_text(
+        "<mujoco><option iterations='1' ls_iterations='1'/><worldbody><geom type='plane' size='0 0 1'/>"
+        "<body pos='0 0 .2' euler='20 30 0'><freejoint/><geom type='box' size='.1 .2 .05'/></body></worldbody></mujoco>"
+    )
+    code, out, err = run(capsys, "simulate", path, "--seconds", 0.3, "--out", npz)
+    assert code == 2 and "not converged" in out and "first at t = 0." in err and "iterations" in err
+    assert np.load(npz)["status"].any()
+
+
 def controls(tiny, *options):
     """Controls of 100 steps that the command line would use, without the simulation."""
     arguments = cli._parser().parse_args(["simulate", tiny, *options])

@@ -56,7 +56,7 @@ def plot_run(path, trace: Trace, *, title: str = "") -> Path:
     if trace.kinetic is not None and trace.potential is not None:
         panels.append(lambda axes: _energy(axes, trace))
     if trace.contacts is not None:
-        panels.append(lambda axes: _contacts(axes, trace))
+        panels.append(lambda axes: _contacts(axes, trace.time, trace.contacts, trace.normal_force))
     if not panels:
         raise InputError("The trace holds nothing to plot.")
     # A Figure of its own, without pyplot: the user's backend and open figures are left alone.
@@ -92,7 +92,7 @@ def _lines(axes, time, lines: dict[str, np.ndarray], label: str):
     colors = colormaps["turbo"](np.linspace(0.06, 0.94, len(lines))) if len(lines) > 8 else [f"C{k}" for k in range(8)]
     # Of many joints those that moved most are named: they are what a reader wants to identify.
     spans = {name: np.ptp(values) for name, values in lines.items()}
-    named = sorted(spans, key=spans.get, reverse=True)[: _NAMED_LINES - 1] if many else list(lines)
+    named = sorted(spans, key=lambda name: spans[name], reverse=True)[: _NAMED_LINES - 1] if many else list(lines)
     for color, (name, values) in zip(colors, lines.items(), strict=False):
         axes.plot(time, values, lw=1.3, color=color, alpha=0.9, label=name if name in named else None)
     if many:
@@ -110,15 +110,15 @@ def _energy(axes, trace: Trace):
     _legend(axes, 3)
 
 
-def _contacts(axes, trace: Trace):
-    axes.fill_between(trace.time, trace.contacts, step="mid", color="0.82", lw=0, label="contacts")
+def _contacts(axes, time, contacts, normal_force):
+    axes.fill_between(time, contacts, step="mid", color="0.82", lw=0, label="contacts")
     axes.set_ylabel("contacts")
-    axes.set_ylim(0, max(1, np.max(trace.contacts)) * 1.15)
+    axes.set_ylim(0, max(1, np.max(contacts)) * 1.15)
     axes.yaxis.get_major_locator().set_params(integer=True)
-    if trace.normal_force is not None:
+    if normal_force is not None:
         right = axes.twinx()
-        right.plot(trace.time, trace.normal_force, lw=1.2, color="#e4572e")
-        peak, top = float(np.max(trace.normal_force)), _usual_top(trace.normal_force)
+        right.plot(time, normal_force, lw=1.2, color="#e4572e")
+        peak, top = float(np.max(normal_force)), _usual_top(normal_force)
         cut = f"\n(peak {peak:.3g})" if peak > top else ""
         right.set_ylabel(f"normal force [N]{cut}", color="#c8431c")
         right.tick_params(axis="y", colors="#c8431c")

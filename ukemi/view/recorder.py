@@ -11,7 +11,7 @@ from jax import Array
 import ukemi as uk
 from ukemi import kinematics, spatial
 from ukemi.errors import InputError
-from ukemi.model import Model, State, as_input
+from ukemi.model import Cache, Model, State, as_input
 from ukemi.status import Status
 from ukemi.tree import BALL, FREE, HINGE, SLIDE
 from ukemi.view.plot import Trace
@@ -35,7 +35,7 @@ def record(
     if states.time.ndim != 1:
         raise InputError(f"record needs a trajectory with one leading axis; states.time has shape {states.time.shape}.")
     ctrls = jnp.zeros((len(states.time), model.nu)) if ctrls is None else jnp.asarray(ctrls)
-    seen = jax.jit(lambda *args: observe(*args, method))(model, states, ctrls)
+    seen = jax.jit(lambda states, ctrls: observe(model, states, ctrls, method))(states, ctrls)
     scene = scene_of(source, model.name) if source is not None else scene_of_model(model)
     return scene, _frames(np.asarray(states.time), jax.tree.map(np.asarray, seen))
 
@@ -111,12 +111,14 @@ class Recorder:
         stride = max(1, int(1 / (_RATE * float(self.model.options.timestep))))
         shown = np.flatnonzero((np.arange(done, done + keep) % stride) == 0)
         poses = ("geom_pos", "geom_quat", "contact_point", "contact_force")
+        with np.errstate(over="ignore"):  # what is too large for single precision counts as infinite
+            shown_values = {name: seen[name][shown].astype(np.float32) for name in poses}
         self._chunks.append({
             "time": before.time[:keep], "q": before.q[:keep], "v": before.v[:keep], "act": before.act[:keep],
             "status": before.status[:keep], "iterations": before.cache.iterations[:keep],
             "ctrl": np.asarray(ctrls)[:keep],
             "shown_time": before.time[shown],
-            **{name: seen[name][shown].astype(np.float32) for name in poses},
+            **shown_values,
             **{name: seen[name][:keep] for name in ("kinetic", "potential", "contacts", "normal_force")},
         })  # fmt: skip
 
@@ -131,15 +133,21 @@ class Recorder:
         return float(time[-1] - time[0])
 
     def replay(self) -> tuple[Scene, Frames]:
-        """Arguments for `write_replay`."""
+        """Arguments for `write_replay`; a simulation that blew up is shown up to the moment before."""
         seen = {name: self.column(name) for name in ("geom_pos", "geom_quat", "contact_point", "contact_force")}
-        return scene_of(self.source, self.title), _frames(self.column("shown_time"), seen)
+        finite = [np.isfinite(seen[name]).all((1, 2)) for name in ("geom_pos", "geom_quat")]
+        good = slice(_length(np.all(finite, axis=0)))
+        frames = _frames(self.column("shown_time")[good], {name: values[good] for name, values in seen.items()})
+        return scene_of(self.source, self.title), frames
 
     def trace(self) -> Trace:
-        """Argument for `plot_run`."""
-        angles, positions = joint_columns(self.model, self.column("q"))
-        return Trace(self.column("time"), angles, positions, self.column("kinetic"), self.column("potential"),
-                     self.column("contacts"), self.column("normal_force"))  # fmt: skip
+        """Argument for `plot_run`; a simulation that blew up is plotted up to the moment before."""
+        names = ("time", "q", "kinetic", "potential", "contacts", "normal_force")
+        columns = {name: self.column(name) for name in names}
+        finite = [np.isfinite(values).reshape(len(values), -1).all(1) for values in columns.values()]
+        good = slice(_length(np.all(finite, axis=0)))
+        time, q, *rest = (values[good] for values in columns.values())
+        return Trace(time, *joint_columns(self.model, q), *rest)
 
     def write_npz(self, path) -> Path:
         """Write the numbers of every step: time, q, v, act, ctrl, status, energies, contacts."""
@@ -158,7 +166,7 @@ class Recorder:
         )
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(path, **{name: self.column(name) for name in names})
+        np.savez_compressed(path, allow_pickle=False, **{name: self.column(name) for name in names})
         return path
 
     def summary(self) -> list[tuple[str, str]]:
@@ -177,14 +185,20 @@ class Recorder:
 
     def raise_if_failed(self):
         """Raise `StepError` if any step failed."""
-        names = ("q", "v", "act", "time", "status")
-        uk.raise_if_failed(State(**{name: self.column(name) for name in names}, cache=None))
+        moments = {name: jnp.asarray(self.column(name)) for name in ("q", "v", "act", "time", "status")}
+        nothing = Cache(acceleration=jnp.zeros(0), iterations=jnp.zeros(0, jnp.int32))
+        uk.raise_if_failed(State(**moments, cache=nothing))
+
+
+def _length(finite: np.ndarray) -> int:
+    """How many moments come before the first that is not finite; at least one, so that errors stay readable."""
+    return len(finite) if finite.all() else max(1, int(np.argmin(finite)))
 
 
 def _status(status: np.ndarray) -> str:
     """In a word or two what failed; the sentences come with the error."""
     bits = Status(int(np.bitwise_or.reduce(status)))
-    return ", ".join(flag.name.lower().replace("_", " ") for flag in bits) or "ok"
+    return ", ".join(str(flag.name).lower().replace("_", " ") for flag in bits) or "ok"
 
 
 def joint_columns(model: Model, q: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

@@ -137,14 +137,15 @@ def _put_meshes(store: _Store, scene: Scene) -> dict[int, int]:
 
 def _active(frames: Frames) -> np.ndarray:
     """(T, nc) bool: the contact's rows are finite."""
-    return np.isfinite(frames.contact_point).all(-1) & np.isfinite(frames.contact_force).all(-1)
+    both = np.concatenate([frames.contact_point, frames.contact_force], axis=-1)
+    return np.asarray(np.isfinite(both).all(axis=-1))
 
 
 def _contacts(frames: Frames) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Active contacts end to end: row range of frame t is start[t]:start[t+1]."""
     active = _active(frames)
     start = np.concatenate([[0], np.cumsum(active.sum(axis=1))]).astype(np.int32)
-    return start, np.float32(frames.contact_point)[active], np.float32(frames.contact_force)[active]
+    return start, frames.contact_point[active].astype(np.float32), frames.contact_force[active].astype(np.float32)
 
 
 def _peak_load(frames: Frames, kept: np.ndarray) -> np.ndarray:
