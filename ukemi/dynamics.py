@@ -19,10 +19,12 @@ class Smooth(NamedTuple):
 
 
 def body_inertias(model: Model, kin: Kinematics) -> Array:
-    """Spatial inertias (nb, 10) in world axes about each tree's reference point."""
-    mat = spatial.quat_to_mat(spatial.quat_mul(kin.quat, model.bodies.iquat))
-    center = kin.com - kin.ref[model.tree.body_tree]
-    return spatial.inertia_about(model.bodies.mass, center, mat, model.bodies.inertia)
+    """Pseudo-inertias (nb, 16) of the bodies in world axes about each tree's reference point."""
+    bodies = model.bodies
+    local = spatial.pseudo_inertia(bodies.mass, bodies.ipos, spatial.quat_to_mat(bodies.iquat), bodies.inertia)
+    origin = jnp.pad(kin.ref[model.tree.body_tree][..., None], ((0, 0), (0, 1), (3, 0)))
+    X = kin.X - origin
+    return spatial.compose(spatial.compose(X, local), X.mT).reshape(-1, 16)
 
 
 def gravity(model: Model) -> Array:
@@ -35,22 +37,22 @@ def gravity(model: Model) -> Array:
 def smooth(model: Model, kin: Kinematics, v: Array) -> Smooth:
     """Mass matrix, bias force and velocities at (q, v) in one pass over composites."""
     tree = model.tree
-    inertia = body_inertias(model, kin)
+    pseudo = spatial.materialize(body_inertias(model, kin))
     velocity = velocities(tree, kin.S, v)
-    force = _body_forces(model, inertia, velocity, velocity.S_dot * v[:, None])
+    force = _body_forces(model, pseudo, velocity, velocity.S_dot * v[:, None])
     down = tree.moves.T.astype(v.dtype)
-    composite = down @ jnp.concatenate([inertia, force], -1)
-    product = spatial.inertia_apply(composite[:, :10], kin.S) @ kin.S.T
+    composite = spatial.materialize(down @ jnp.concatenate([pseudo, force], -1))
+    product = spatial.apply(spatial.spatial_inertia(composite[:, :16]), kin.S) @ kin.S.T
     M = tree.anc * product + (tree.strict * product).T + jnp.diag(model.joints.armature)
-    return Smooth(M, (kin.S * composite[:, 10:]).sum(-1), velocity)
+    return Smooth(*spatial.materialize((M, (kin.S * composite[:, 16:]).sum(-1))), velocity)
 
 
-def _body_forces(model: Model, inertia: Array, velocity: Velocities, acceleration: Array) -> Array:
+def _body_forces(model: Model, pseudo: Array, velocity: Velocities, acceleration: Array) -> Array:
     """Forces (nb, 6) that the bodies' motion needs: f = I A + V ×* I V, with joint accelerations S a + Ṡ v."""
-    moves = model.tree.moves.astype(acceleration.dtype)
-    A = moves @ acceleration - gravity(model)
-    momentum = spatial.inertia_apply(inertia, velocity.body)
-    return spatial.inertia_apply(inertia, A) + spatial.cross_force(velocity.body, momentum)
+    inertia = spatial.spatial_inertia(pseudo)
+    A = model.tree.moves.astype(acceleration.dtype) @ acceleration - gravity(model)
+    momentum = spatial.materialize(spatial.apply(inertia, velocity.body))
+    return spatial.apply(inertia, A) + spatial.cross_force(velocity.body, momentum)
 
 
 def inverse_dynamics(model: Model, q: Array, v: Array, a: Array) -> Array:
@@ -95,21 +97,16 @@ def bias_slope(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
     inertia, B = composite[:, :36].reshape(-1, 6, 6), composite[:, 36:].reshape(-1, 6, 6)
     psi_dot = spatial.cross_motion(velocity.before, S)
     rate = psi_dot + velocity.S_dot
-    return _assemble(tree, S, [(_apply(B.mT, S), S), (_apply(inertia, S), rate)], _apply(B, S) + _apply(inertia, rate))
+    return _assemble(tree, S, [(spatial.apply(B.mT, S), S), (spatial.apply(inertia, S), rate)], spatial.apply(B, S) + spatial.apply(inertia, rate))
 
 
 def _velocity_products(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
     """Per body (nb, 72): the inertia I and 2B(I, V) = −[V×]ᵀI + [x ↦ x ×* I V] − I[V×], as matrices."""
-    inertia = body_inertias(model, kin)
-    I, V = spatial.inertia_matrix(inertia), velocity.body
-    momentum = spatial.inertia_apply(inertia, V)
+    I, V = spatial.spatial_inertia(body_inertias(model, kin)), velocity.body
+    momentum = spatial.apply(I, V)
     turn = spatial.motion_matrix(V)
     B = spatial.force_bar_matrix(momentum) - turn.mT @ I - I @ turn
     return jnp.concatenate([I.reshape(-1, 36), B.reshape(-1, 36)], -1)
-
-
-def _apply(matrix: Array, vector: Array) -> Array:
-    return jnp.einsum("nij,nj->ni", matrix, vector)
 
 
 def _assemble(tree, S: Array, above: list[tuple[Array, Array]], below: Array) -> Array:

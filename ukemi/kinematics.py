@@ -18,37 +18,42 @@ from ukemi.tree import BALL, FREE, HINGE, SLIDE, Tree
 class Kinematics(NamedTuple):
     """Poses in the world and the motion subspace of every degree of freedom."""
 
-    pos: Array  # (nb, 3) body frames [m]
-    quat: Array  # (nb, 4)
+    X: Array  # (nb, 4, 4) homogeneous matrices X_WB of the body frames
     com: Array  # (nb, 3) centres of mass of the bodies [m]
     ref: Array  # (ntree, 3) reference point of each kinematic tree: its centre of mass [m]
     S: Array  # (nv, 6) motion subspace [angular; linear] about the tree's reference point
+
+    @property
+    def pos(self) -> Array:
+        """(nb, 3) positions of the body frames [m]."""
+        return self.X[:, :3, 3]
+
+    @property
+    def mat(self) -> Array:
+        """(nb, 3, 3) rotations of the body frames."""
+        return self.X[:, :3, :3]
+
+    @property
+    def quat(self) -> Array:
+        """(nb, 4) orientations of the body frames, up to sign."""
+        return spatial.mat_to_quat(self.mat)
 
 
 def kinematics(model: Model, q: Array, mocap_pos: Array | None = None, mocap_quat: Array | None = None) -> Kinematics:
     """Poses of all bodies and the motion subspace at q (nq,)."""
     tree = model.tree
-    turn, shift = _joint_motion(model, q)
-    p, r = _base_poses(model, q, mocap_pos, mocap_quat)
-    anchors, axes, turned = [], [], []
-    for k in range(tree.slots.shape[1]):  # the joints of one body in order, all bodies at once, in the parent's frame
-        j = np.maximum(tree.slots[:, k], 0)
-        used = (tree.slots[:, k] >= 0)[:, None]
-        pos = jnp.where(used, model.joints.pos[j], 0.0) if tree.nj else jnp.zeros_like(p)
-        axis = model.joints.axis[j] if tree.nj else jnp.zeros_like(p)
-        anchor, axis = p + spatial.rotate(r, pos), spatial.rotate(r, axis)
-        if tree.nj:
-            r = spatial.quat_mul(r, jnp.where(used, turn[j], np.array([1.0, 0.0, 0.0, 0.0], r.dtype)))
-            p = anchor - spatial.rotate(r, pos) + jnp.where(used, shift[j][:, None], 0.0) * axis
-        anchors.append(anchor)
-        axes.append(axis)
-        turned.append(r)
-    local = jnp.stack(anchors, 1), jnp.stack(axes, 1), jnp.stack(turned, 1)
+    X, after = _base_poses(model, q, mocap_pos, mocap_quat), []
+    if tree.nj:
+        eye = np.eye(4, dtype=q.dtype)[None]
+        moves = jnp.concatenate([_joint_poses(model, q), eye])
+        for k in range(tree.slots.shape[1]):  # the joints of each body in order, all bodies at once
+            X = spatial.materialize(spatial.compose(X, moves[tree.slots[:, k]]))
+            after.append(X)
     for up in tree.jumps:
-        p, r = spatial.rotate(r[up], p) + p[up], spatial.quat_mul(r[up], r)
-    com = p + spatial.rotate(r, model.bodies.ipos)
+        X = spatial.materialize(spatial.compose(X[up], X))
+    com = X[:, :3, 3] + spatial.apply(X[:, :3, :3], model.bodies.ipos)
     ref = _tree_centers(model, com)
-    return Kinematics(p, r, com, ref, _motion_subspace(tree, p, r, ref, local))
+    return spatial.materialize(Kinematics(X, com, ref, _motion_subspace(model, X, ref, after)))
 
 
 def of_state(model: Model, state: State, inputs: Input) -> Kinematics:
@@ -56,41 +61,41 @@ def of_state(model: Model, state: State, inputs: Input) -> Kinematics:
     return kinematics(model, state.q, inputs.mocap_pos, inputs.mocap_quat)
 
 
-def _joint_motion(model: Model, q: Array) -> tuple[Array, Array]:
-    """Rotation (nj, 4) and translation along the axis (nj,) of each joint at q."""
-    tree = model.tree
-    if not tree.nj:
-        return jnp.zeros((0, 4), q.dtype), jnp.zeros(0, q.dtype)
+def _joint_poses(model: Model, q: Array) -> Array:
+    """Pose (nj, 4, 4) of the body frame after each joint in the frame before it; free joints act on the base."""
+    tree, axis, anchor = model.tree, model.joints.axis, model.joints.pos
     scalar = (tree.joint_type == HINGE) | (tree.joint_type == SLIDE)
     adr = np.where(scalar, tree.joint_qpos, 0)
     d = jnp.where(scalar, q[adr] - model.joints.qpos0[adr], 0.0)
-    half = jnp.where(tree.joint_type == HINGE, d / 2, 0.0)[:, None]
-    turn = jnp.concatenate([jnp.cos(half), jnp.sin(half) * model.joints.axis], -1)
+    angle = jnp.where(tree.joint_type == HINGE, d, 0.0)[:, None, None]
+    # Rodrigues: R − 1 = sin θ [a×] + (1 − cos θ) [a×]², with [a×]² = a aᵀ − 1
+    square = axis[:, :, None] * axis[:, None, :] - np.eye(3, dtype=q.dtype)
+    turn = jnp.sin(angle) * spatial.skew(axis) + 2 * jnp.sin(angle / 2) ** 2 * square
     if (tree.joint_type == BALL).any():
         adr = np.where(tree.joint_type == BALL, tree.joint_qpos, 0)[:, None] + np.arange(4)
-        ball = spatial.quat_normalize(q[np.minimum(adr, model.nq - 1)])
-        turn = jnp.where((tree.joint_type == BALL)[:, None], ball, turn)
-    return turn, jnp.where(tree.joint_type == SLIDE, d, 0.0)
+        ball = spatial.quat_to_mat(spatial.quat_normalize(q[np.minimum(adr, model.nq - 1)]))
+        turn = jnp.where((tree.joint_type == BALL)[:, None, None], ball - np.eye(3), turn)
+    shift = jnp.where(tree.joint_type == SLIDE, d, 0.0)[:, None] * axis
+    return spatial.pose(turn + np.eye(3, dtype=q.dtype), shift - spatial.apply(turn, anchor))
 
 
-def _base_poses(model: Model, q: Array, mocap_pos: Array | None, mocap_quat: Array | None) -> tuple[Array, Array]:
-    """Pose of each body in its parent's frame before its hinges, slides and balls move."""
+def _base_poses(model: Model, q: Array, mocap_pos: Array | None, mocap_quat: Array | None) -> Array:
+    """Pose (nb, 4, 4) of each body in its parent's frame before its hinges, slides and balls move."""
     tree = model.tree
-    p, r = model.bodies.pos, model.bodies.quat
-    p, r = p.astype(q.dtype), r.astype(q.dtype)
+    p, r = model.bodies.pos.astype(q.dtype), model.bodies.quat.astype(q.dtype)
     first = np.maximum(tree.slots[:, 0], 0)
     free = (tree.slots[:, 0] >= 0) & (tree.joint_type[first] == FREE) if tree.nj else np.zeros(tree.nb, bool)
     if free.any():
         adr = np.where(free, tree.joint_qpos[first], 0)[:, None]
-        pose = q[np.minimum(adr + np.arange(7), model.nq - 1)]
-        p = jnp.where(free[:, None], pose[:, :3], p)
-        r = jnp.where(free[:, None], spatial.quat_normalize(pose[:, 3:]), r)
+        moved = q[np.minimum(adr + np.arange(7), model.nq - 1)]
+        p = jnp.where(free[:, None], moved[:, :3], p)
+        r = jnp.where(free[:, None], spatial.quat_normalize(moved[:, 3:]), r)
     mocap, k = tree.body_mocap >= 0, np.maximum(tree.body_mocap, 0)
     if mocap_pos is not None and mocap.any():
         p = jnp.where(mocap[:, None], mocap_pos[k], p)
     if mocap_quat is not None and mocap.any():
         r = jnp.where(mocap[:, None], spatial.quat_normalize(mocap_quat[k]), r)
-    return p, r
+    return spatial.pose(spatial.quat_to_mat(r), p)
 
 
 def _tree_centers(model: Model, com: Array) -> Array:
@@ -99,45 +104,53 @@ def _tree_centers(model: Model, com: Array) -> Array:
     member = (np.arange(tree.ntree)[:, None] == tree.body_tree) & tree.moves.any(1)
     weight = member.astype(com.dtype) * model.bodies.mass
     total = weight.sum(1, keepdims=True)
-    return weight @ com / jnp.where(total == 0, 1.0, total)
+    return (weight / jnp.where(total == 0, 1.0, total)) @ com
 
 
-def _motion_subspace(tree: Tree, p: Array, r: Array, ref: Array, local: tuple[Array, Array, Array]) -> Array:
+def _local_screws(model: Model) -> tuple[Array, Array]:
+    """Each dof's motion in the frame that its joint moves: angular part, and velocity of that frame's origin."""
+    tree = model.tree
+    kind, joint = tree.joint_type[tree.dof_joint], tree.dof_joint
+    unit = np.eye(3, dtype=model.joints.axis.dtype)[tree.dof_axis % 3]
+    axis = jnp.where(((kind == HINGE) | (kind == SLIDE))[:, None], model.joints.axis[joint], unit)
+    slides = (kind == SLIDE) | ((kind == FREE) & (tree.dof_axis < 3))
+    anchor = jnp.where((kind == FREE)[:, None], 0.0, model.joints.pos[joint])
+    return jnp.where(slides[:, None], 0.0, axis), jnp.where(slides[:, None], axis, spatial.cross(anchor, axis))
+
+
+def _motion_subspace(model: Model, X: Array, ref: Array, after: list[Array]) -> Array:
     """Columns of the motion subspace, one row per dof, in world axes about the tree's reference point."""
+    tree = model.tree
     if not tree.nv:
-        return jnp.zeros((0, 6), p.dtype)
-    kind, b = tree.joint_type[tree.dof_joint], tree.dof_body
-    slot = np.array([np.nonzero(tree.slots[i] == j)[0][0] for i, j in zip(b, tree.dof_joint, strict=True)])
-    up = tree.body_parent[b]
-    anchor = p[up] + spatial.rotate(r[up], local[0][b, slot])
-    axis = spatial.rotate(r[up], local[1][b, slot])
-    unit = np.eye(3, dtype=p.dtype)[tree.dof_axis % 3]
-    spin = ((kind == FREE) & (tree.dof_axis >= 3)) | (kind == BALL)
-    if spin.any():  # rotation velocities live in the frame that the joint itself turns
-        turned = spatial.quat_mul(r[up], local[2][b, slot])
-        turned = jnp.where((kind == FREE)[:, None], r[b], turned)
-        axis = jnp.where(spin[:, None], spatial.rotate(turned, unit), axis)
-        anchor = jnp.where((kind == FREE)[:, None], p[b], anchor)
-    move = (kind == FREE) & (tree.dof_axis < 3)
-    if move.any():
-        axis = jnp.where(move[:, None], unit, axis)
-    slides = (move | (kind == SLIDE))[:, None]
-    arm = ref[tree.body_tree[b]] - anchor
-    return jnp.concatenate([jnp.where(slides, 0.0, axis), jnp.where(slides, axis, spatial.cross(axis, arm))], -1)
+        return jnp.zeros((0, 6), X.dtype)
+    body = tree.dof_body
+    slot = np.array([np.nonzero(tree.slots[b] == j)[0][0] for b, j in zip(body, tree.dof_joint, strict=True)])
+    last = slot == (tree.slots >= 0).sum(1)[body] - 1
+    frame = X[body]
+    if not last.all():  # joints that another joint of the same body follows
+        before = jnp.stack(after)[slot, body]
+        frame = jnp.where(last[:, None, None], frame, spatial.compose(X[tree.body_parent[body]], before))
+    angular, linear = _local_screws(model)
+    fixed = (tree.joint_type[tree.dof_joint] == FREE) & (tree.dof_axis < 3)  # translates along world axes
+    R = jnp.where(fixed[:, None, None], np.eye(3, dtype=X.dtype), frame[:, :3, :3])
+    turn, arm = spatial.materialize((spatial.apply(R, angular), ref[tree.body_tree[body]] - frame[:, :3, 3]))
+    return jnp.concatenate([turn, spatial.apply(R, linear) + spatial.cross(turn, arm)], -1)
 
 
 # ---- frames fixed to bodies ---------------------------------------------------------------------------------
+
+
+def geom_frames(model: Model, kin: Kinematics) -> tuple[Array, Array]:
+    """World positions (ng, 3) and rotations (ng, 3, 3) of the geoms."""
+    local = spatial.pose(spatial.quat_to_mat(model.geoms.quat), model.geoms.pos)
+    X = spatial.materialize(spatial.compose(kin.X[model.geoms.layout.body], local))
+    return X[:, :3, 3], X[:, :3, :3]
 
 
 def frames(kin: Kinematics, body: np.ndarray, pos: Array, quat: Array) -> tuple[Array, Array]:
     """World positions (n, 3) and quaternions (n, 4) of frames fixed to bodies."""
     p, r = kin.pos[body], kin.quat[body]
     return p + spatial.rotate(r, pos), spatial.quat_mul(r, quat)
-
-
-def geom_frames(model: Model, kin: Kinematics) -> tuple[Array, Array]:
-    """World positions (ng, 3) and quaternions (ng, 4) of the geoms."""
-    return frames(kin, model.geoms.layout.body, model.geoms.pos, model.geoms.quat)
 
 
 def site_frames(model: Model, kin: Kinematics) -> tuple[Array, Array]:
@@ -160,8 +173,8 @@ def velocities(tree: Tree, S: Array, v: Array) -> Velocities:
     """Velocities of joints and bodies for joint velocities v (nv,)."""
     nv = tree.nv
     masks = np.concatenate([tree.strict, tree.anc, tree.moves]).astype(S.dtype)
-    V = masks @ (S * v[:, None])
-    return Velocities(V[:nv], spatial.cross_motion(V[nv : 2 * nv], S), V[2 * nv :])
+    V = spatial.materialize(masks @ (S * v[:, None]))
+    return Velocities(*spatial.materialize((V[:nv], spatial.cross_motion(V[nv : 2 * nv], S), V[2 * nv :])))
 
 
 # ---- point Jacobians --------------------------------------------------------------------------------------------

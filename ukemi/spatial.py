@@ -5,6 +5,7 @@ reference point; leading axes broadcast. Everything here is smooth wherever the 
 untaken side of each branch away from 0/0, so that derivatives of any order stay finite.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -12,11 +13,32 @@ from jax import Array
 # ---- vectors ---------------------------------------------------------------------------------------------
 
 
+_NEXT, _LAST = np.array([1, 2, 0]), np.array([2, 0, 1])
+
+
+def pick(a: Array, index: np.ndarray) -> Array:
+    """Entries of the last axis at constant positions; fuses into its consumers, unlike slices and stacks."""
+    return jnp.asarray(a).at[..., index].get(mode="promise_in_bounds", unique_indices=False)
+
+
+def materialize(x):
+    """x, computed once: without the barrier XLA's CPU fusion recomputes long elementwise chains per consumer."""
+    return jax.lax.optimization_barrier(x)
+
+
 def cross(a: Array, b: Array) -> Array:
-    """Cross product over the last axis; cheaper to compile than jnp.cross."""
-    a1, a2, a3 = a[..., 0], a[..., 1], a[..., 2]
-    b1, b2, b3 = b[..., 0], b[..., 1], b[..., 2]
-    return jnp.stack([a2 * b3 - a3 * b2, a3 * b1 - a1 * b3, a1 * b2 - a2 * b1], -1)
+    """Cross product over the last axis."""
+    return pick(a, _NEXT) * pick(b, _LAST) - pick(a, _LAST) * pick(b, _NEXT)
+
+
+def apply(matrix: Array, vector: Array) -> Array:
+    """Matrix (..., m, n) times vector (..., n): a fused sum, since XLA's batched dots of tiny matrices are slow."""
+    return (matrix * vector[..., None, :]).sum(-1)
+
+
+def compose(a: Array, b: Array) -> Array:
+    """Product (..., m, n) of small matrices (..., m, k) and (..., k, n), as a fused sum."""
+    return (a[..., :, :, None] * b[..., None, :, :]).sum(-2)
 
 
 def skew(a: Array) -> Array:
@@ -120,57 +142,98 @@ def quat_integrate(q: Array, w: Array) -> Array:
 # ---- spatial vectors ------------------------------------------------------------------------------------------
 
 
+_TOP, _BOTTOM = np.repeat([1.0, 0.0], 3), np.repeat([0.0, 1.0], 3)
+_TWICE_NEXT, _TWICE_LAST = np.array([1, 2, 0, 4, 5, 3]), np.array([2, 0, 1, 5, 3, 4])
+
+
+def _cross_halves(v: Array, x: Array) -> Array:
+    """[ω × x_angular; ω × x_linear] for ω the angular part of v."""
+    w_next, w_last = pick(v, np.tile(_NEXT, 2)), pick(v, np.tile(_LAST, 2))
+    return w_next * pick(x, _TWICE_LAST) - w_last * pick(x, _TWICE_NEXT)
+
+
+def _cross_linear(v: Array, x: Array, half: int) -> Array:
+    """u × x_half in both halves, for u the linear part of v."""
+    u_next, u_last = pick(v, 3 + np.tile(_NEXT, 2)), pick(v, 3 + np.tile(_LAST, 2))
+    return u_next * pick(x, half + np.tile(_LAST, 2)) - u_last * pick(x, half + np.tile(_NEXT, 2))
+
+
 def cross_motion(v: Array, s: Array) -> Array:
     """Spatial cross product v × s of two motion vectors."""
-    w, u = v[..., :3], v[..., 3:]
-    return jnp.concatenate([cross(w, s[..., :3]), cross(w, s[..., 3:]) + cross(u, s[..., :3])], -1)
+    return _cross_halves(v, s) + _BOTTOM.astype(s.dtype) * _cross_linear(v, s, 0)
 
 
 def cross_force(v: Array, f: Array) -> Array:
     """Spatial cross product v ×* f of a motion and a force vector."""
-    w, u = v[..., :3], v[..., 3:]
-    return jnp.concatenate([cross(w, f[..., :3]) + cross(u, f[..., 3:]), cross(w, f[..., 3:])], -1)
+    return _cross_halves(v, f) + _TOP.astype(f.dtype) * _cross_linear(v, f, 3)
 
 
-# ---- spatial inertia as ten numbers --------------------------------------------------------------------------
-# (mass, mass·c (3), xx, yy, zz, xy, xz, yz of the rotational inertia about the reference point): additive over
-# bodies, so composites are one matrix product over ten columns instead of thirty-six.
+# ---- poses as homogeneous matrices ---------------------------------------------------------------------------
 
 
-def inertia_about(mass: Array, center: Array, mat: Array, principal: Array) -> Array:
-    """Spatial inertia (..., 10) of a body with centre of mass at `center` (relative to the reference point).
+def pose(mat: Array, pos: Array) -> Array:
+    """Homogeneous matrix (..., 4, 4) of a rotation (..., 3, 3) and a position (..., 3)."""
+    top = jnp.concatenate([mat, pos[..., None]], -1)
+    bottom = jnp.broadcast_to(np.array([0.0, 0.0, 0.0, 1.0], top.dtype), (*top.shape[:-2], 1, 4))
+    return jnp.concatenate([top, bottom], -2)
 
-    mass (...), center (..., 3), mat (..., 3, 3) principal axes in the world, principal (..., 3) moments.
-    """
+
+def mat_to_quat(mat: Array) -> Array:
+    """Unit quaternion (..., 4) of a rotation matrix, from whichever of its components is largest."""
+    m = [[mat[..., i, j] for j in range(3)] for i in range(3)]
+    trace = m[0][0] + m[1][1] + m[2][2]
+    four = [1 + trace] + [1 + 2 * m[k][k] - trace for k in range(3)]  # 4 × square of each component
+    w = [m[2][1] - m[1][2], m[0][2] - m[2][0], m[1][0] - m[0][1]]
+    xy, xz, yz = m[0][1] + m[1][0], m[0][2] + m[2][0], m[1][2] + m[2][1]
+    rows = [[four[0], *w], [w[0], four[1], xy, xz], [w[1], xy, four[2], yz], [w[2], xz, yz, four[3]]]
+    table = jnp.stack([jnp.stack(row, -1) for row in rows], -2)
+    best = jnp.argmax(jnp.stack(four, -1), -1)[..., None, None]
+    row = jnp.take_along_axis(table, best, -2)[..., 0, :]
+    return row / jnp.sqrt((row * row).sum(-1, keepdims=True))
+
+
+# ---- inertia -------------------------------------------------------------------------------------------------
+# The pseudo-inertia J = Σ m x xᵀ over homogeneous points x = (r, 1) of a body: J = [[Σ m r rᵀ, m c], [m cᵀ, m]].
+# It moves with a pose X as X J Xᵀ and adds over bodies, so composites are one matrix product over 16 columns.
+
+
+def pseudo_inertia(mass: Array, center: Array, mat: Array, principal: Array) -> Array:
+    """Pseudo-inertia (..., 4, 4) of bodies: mass (...), centre (..., 3), principal axes and moments."""
+    spread = 0.5 * principal.sum(-1, keepdims=True) - principal
+    second = ((mat * spread[..., None, :])[..., :, None, :] * mat[..., None, :, :]).sum(-1)
     first = mass[..., None] * center
-
-    def moment(i, j):
-        turned = (mat[..., i, :] * principal * mat[..., j, :]).sum(-1)
-        parallel = (first * center).sum(-1) if i == j else 0.0
-        return turned + parallel - first[..., i] * center[..., j]
-
-    entries = [moment(i, j) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
-    return jnp.concatenate([mass[..., None], first, jnp.stack(entries, -1)], -1)
+    second = second + first[..., :, None] * center[..., None, :]
+    side = jnp.concatenate([first, mass[..., None]], -1)
+    return jnp.concatenate([jnp.concatenate([second, first[..., None]], -1), side[..., None, :]], -2)
 
 
-def inertia_apply(inertia: Array, v: Array) -> Array:
-    """Momentum I v (..., 6) of the motion vector v (..., 6)."""
-    mass, first = inertia[..., :1], inertia[..., 1:4]
-    xx, yy, zz, xy, xz, yz = (inertia[..., k] for k in range(4, 10))
-    w, u = v[..., :3], v[..., 3:]
-    wx, wy, wz = w[..., 0], w[..., 1], w[..., 2]
-    turn = jnp.stack([xx * wx + xy * wy + xz * wz, xy * wx + yy * wy + yz * wz, xz * wx + yz * wy + zz * wz], -1)
-    return jnp.concatenate([turn + cross(first, u), mass * u - cross(first, w)], -1)
+def _inertia_table() -> tuple[np.ndarray, np.ndarray]:
+    """Entries of the flattened pseudo-inertia, and their signs, that add up to each entry of the 6×6 inertia."""
+    entry, sign = np.zeros((2, 6, 6), int), np.zeros((2, 6, 6))
+    for i in range(3):
+        for j in range(3):
+            if i == j:  # tr(Σ) − Σ_ii
+                a, b = (i + 1) % 3, (i + 2) % 3
+                entry[:, i, i], sign[:, i, i] = (4 * a + a, 4 * b + b), 1.0
+            else:
+                entry[0, i, j], sign[0, i, j] = 4 * i + j, -1.0
+        entry[0, 3 + i, 3 + i], sign[0, 3 + i, 3 + i] = 15, 1.0
+        for j in range(3):  # [m c ×]
+            k = 3 - i - j
+            if i != j:
+                s = 1.0 if (j - i) % 3 == 2 else -1.0
+                entry[0, i, 3 + j], sign[0, i, 3 + j] = 4 * k + 3, s
+                entry[0, 3 + j, i], sign[0, 3 + j, i] = 4 * k + 3, s
+    return entry, sign
 
 
-def inertia_matrix(inertia: Array) -> Array:
-    """The same inertia as a matrix (..., 6, 6)."""
-    mass, first = inertia[..., 0], inertia[..., 1:4]
-    xx, yy, zz, xy, xz, yz = (inertia[..., k] for k in range(4, 10))
-    turn = jnp.stack([jnp.stack([xx, xy, xz], -1), jnp.stack([xy, yy, yz], -1), jnp.stack([xz, yz, zz], -1)], -2)
-    c = skew(first)
-    eye = mass[..., None, None] * jnp.eye(3, dtype=inertia.dtype)
-    return jnp.concatenate([jnp.concatenate([turn, c], -1), jnp.concatenate([-c, eye], -1)], -2)
+_ENTRY, _SIGN = _inertia_table()
+
+
+def spatial_inertia(pseudo: Array) -> Array:
+    """Spatial inertia (..., 6, 6) in [angular; linear] order, of pseudo-inertias (..., 16)."""
+    sign = _SIGN.astype(pseudo.dtype)
+    return pick(pseudo, _ENTRY[0]) * sign[0] + pick(pseudo, _ENTRY[1]) * sign[1]
 
 
 def motion_matrix(v: Array) -> Array:

@@ -116,8 +116,8 @@ def _condim(m, a: int, b: int) -> int:
 def detect(model: Model, kin: Kinematics) -> Contacts:
     """Contact points at the poses `kin`."""
     layout = model.pairs.layout
-    pos, quat = geom_frames(model, kin)
-    mat, reach = spatial.quat_to_mat(quat), bounding_radius(model)
+    pos, mat = geom_frames(model, kin)
+    reach = bounding_radius(model)
     distances, hits, tables, overflow = [], [], [], jnp.zeros((), bool)
     for group in layout.groups:
         index, lost = _broad_phase(model, group, pos, mat, reach)
