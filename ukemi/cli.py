@@ -205,9 +205,8 @@ def _servo_targets(m, state):
 
 
 def _run(uk, model, method, state, ctrls, recorder, title: str) -> dict[str, float]:
-    """Roll out chunk by chunk, record each, move the bar; the seconds that went into compiling and stepping."""
+    """Roll out chunk by chunk, record each, move the bar; how long compiling and stepping took, and the rate."""
     import jax
-    import jax.numpy as jnp
     import numpy as np
 
     # One moment more than steps, so that the last state is recorded too. Every chunk has the same length, or the last
@@ -215,37 +214,45 @@ def _run(uk, model, method, state, ctrls, recorder, title: str) -> dict[str, flo
     moments, h = len(ctrls) + 1, float(model.options.timestep)
     chunk = -(-moments // _CHUNKS)
     padded = np.concatenate([ctrls, np.repeat(ctrls[-1:], -len(ctrls) % chunk or chunk, axis=0)])
-    timing = {"compile": 0.0, "step": 0.0}
-    say = _whisper if sys.stderr.isatty() else lambda text: None
-    say(f"Compiling {title} for {type(method).__name__} … ")
     begin = time.perf_counter()
-    rollout = jax.jit(lambda state, ctrls: uk.rollout(model, state, ctrls, method))
-    part = jnp.asarray(padded[:chunk])
-    programs = rollout.lower(state, part), recorder.lower(state, jax.eval_shape(rollout, state, part), part)
-    with ThreadPoolExecutor() as pool:  # XLA compiles outside Python's lock
-        rollout, observe = pool.map(lambda lowered: lowered.compile(), programs)
-    recorder.use(observe)
-    timing["compile"] = time.perf_counter() - begin
-    say(f"{timing['compile']:.1f} s\n")
+    _say(f"Compiling {title} for {type(method).__name__} … ")
+    rollout = _compile(uk, model, method, state, padded[:chunk], recorder)
+    timing = {"compile": time.perf_counter() - begin, "step": 0.0, "rate": 0.0}
+    _say(f"{timing['compile']:.1f} s\n")
     for first in range(0, moments, chunk):
-        part = jnp.asarray(padded[first : first + chunk])
+        part = padded[first : first + chunk]
         begin = time.perf_counter()
         states = jax.block_until_ready(rollout(state, part))
         timing["step"] += time.perf_counter() - begin
+        timing["rate"] = (first + chunk) * h / timing["step"]
         recorder.add(state, states, part, keep=min(chunk, moments - first))
         state = jax.tree.map(lambda leaf: leaf[-1], states)
-        done = min(first + chunk, moments - 1)
-        timing["rate"] = (first + chunk) * h / timing["step"]
-        say(
-            "\r"
-            + _bar(done / (moments - 1))
-            + f" {done * h:.2f} / {len(ctrls) * h:.2f} s, {_times(timing['rate'])} real time "
-        )
-    say("\n")
+        _progress(min(first + chunk, moments - 1), moments - 1, h, timing["rate"])
     return timing
 
 
-def _whisper(text: str):
+def _compile(uk, model, method, state, ctrls, recorder):
+    """The compiled rollout over a chunk of controls; the recorder gets its own program."""
+    import jax
+
+    rollout = jax.jit(lambda state, ctrls: uk.rollout(model, state, ctrls, method))
+    programs = rollout.lower(state, ctrls), recorder.lower(state, jax.eval_shape(rollout, state, ctrls), ctrls)
+    with ThreadPoolExecutor() as pool:  # XLA compiles outside Python's lock
+        rollout, observe = pool.map(lambda lowered: lowered.compile(), programs)
+    recorder.use(observe)
+    jax.block_until_ready(rollout(state, ctrls))  # the first call also loads the program, which is no stepping
+    return rollout
+
+
+def _progress(done: int, steps: int, h: float, rate: float):
+    """Draw the bar over itself; a file or a pipe gets none."""
+    if sys.stderr.isatty():
+        _say(f"\r{_bar(done / steps)} {done * h:.2f} / {steps * h:.2f} s, {_times(rate)} real time ")
+        if done == steps:
+            _say("\n")
+
+
+def _say(text: str):
     sys.stderr.write(text)
     sys.stderr.flush()
 

@@ -176,18 +176,30 @@ def frame_subject(scene: Scene, frames: Frames) -> Framing:
     away = float(np.linalg.norm(focus[-1, :2] - focus[0, :2]))
     if whole > 15 * own or (whole > 2.2 * own and away > 0.6 * whole):
         return Framing(focus, focus[0], 1.25 * own, True, min(own, mark))
-    bottom, top = _with_surroundings(size, pos, bottom, top)
+    bottom, top = _with_surroundings(scene, frames, bottom, top)
     whole = 0.6 * float((top - bottom).max())
     return Framing(focus, 0.5 * (bottom + top), whole, False, min(whole, mark))
 
 
-def _with_surroundings(size: np.ndarray, pos: np.ndarray, bottom: np.ndarray, top: np.ndarray):
+def _with_surroundings(scene: Scene, frames: Frames, bottom: np.ndarray, top: np.ndarray):
     """The box from `bottom` to `top` (3,), widened by things at rest beside it: a table's rails, a robot's stand."""
     center, half = 0.5 * (bottom + top), 0.5 * float((top - bottom).max())
-    away = np.linalg.norm(pos[0] - center, axis=-1)
-    near = (size > 0) & (size < 2 * half) & (away < 2 * half)
-    low, high = pos[0, near] - size[near, None], pos[0, near] + size[near, None]
-    return np.minimum(bottom, low.min(axis=0, initial=np.inf)), np.maximum(top, high.max(axis=0, initial=-np.inf))
+    for g in np.flatnonzero(radii(scene) > 0).tolist():
+        middle, extent = frames.geom_pos[0, g], _extent(scene, g, frames.geom_quat[0, g])
+        if extent.max() < 2 * half and np.all(np.abs(middle - center) < 2 * half):
+            bottom, top = np.minimum(bottom, middle - extent), np.maximum(top, middle + extent)
+    return bottom, top
+
+
+def _extent(scene: Scene, g: int, quat: np.ndarray) -> np.ndarray:
+    """Half-sizes (3,) along the world's axes of a box around geom g with orientation `quat`."""
+    x, y, z = scene.sizes[g]
+    half = {"sphere": (x, x, x), "capsule": (x, x, x + y), "cylinder": (x, x, y)}.get(scene.types[g], (x, y, z))
+    if g in scene.meshes:
+        half = np.abs(scene.meshes[g].vertices).max(axis=0)
+    turn = np.zeros(9)
+    mujoco.mju_quat2Mat(turn, np.asarray(quat, float))
+    return np.abs(turn.reshape(3, 3)) @ half
 
 
 def _smooth(time: np.ndarray, path: np.ndarray, width: float) -> np.ndarray:
