@@ -40,7 +40,7 @@ def cg(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, sear
     def advance(carry: _Carry) -> _Carry:
         point, search = carry.point, carry.search
         M_step, J_step = problem.M @ search, J @ search
-        alpha = line_search(kinds, problem, point, search, M_step, J_step, searches)
+        alpha = line_search(kinds, problem, point, search, M_step, J_step, searches, tolerance)
         moved = (point.a + alpha * search, point.Ma + alpha * M_step, point.x + alpha * J_step)
         after = evaluate(kinds, problem, *moved, tolerance)
         downhill = precondition(after.gradient)
@@ -64,5 +64,6 @@ def _beta(g0: Array, p0: Array, g1: Array, p1: Array, search: Array) -> Array:
     along = search @ change
     safe = jnp.where(along > 0, along, 1.0)
     beta = (change @ p1 - 2 * (change @ (p1 - p0)) / safe * (search @ g1)) / safe
-    floor = -1 / jnp.maximum(jnp.linalg.norm(search) * jnp.minimum(LEAST, jnp.linalg.norm(g0)), jnp.finfo(g0.dtype).tiny)
+    least = jnp.linalg.norm(search) * jnp.minimum(LEAST, jnp.linalg.norm(g0))
+    floor = -1 / jnp.maximum(least, jnp.finfo(g0.dtype).tiny)
     return jnp.where(along > 0, jnp.maximum(beta, floor), 0.0)

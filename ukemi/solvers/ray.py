@@ -47,6 +47,14 @@ def cones(J: Array, W: Array, aref: Array, D: Array, friction: Array) -> Cones:
     )
 
 
+def admissible(c: Cones, forces: Array) -> Array:
+    """Forces (nc, dim) with friction shortened until they are within their cones."""
+    normal, friction = jnp.maximum(forces[:, :1], 0.0), forces[:, 1:]
+    size = spatial.safe_norm(friction / jnp.where(c.friction == 0, 1.0, c.friction))[:, None]
+    share = jnp.minimum(1.0, normal / jnp.where(size == 0, 1.0, size))
+    return jnp.concatenate([normal, share * friction], -1)
+
+
 def visit(c: Cones):
     """Body of a loop over the active contacts; carries the acceleration (nv,) and the forces (nc, dim)."""
 
