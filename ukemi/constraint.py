@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from ukemi import spatial
-from ukemi.collide.pairs import Contacts, margins
+from ukemi.collide.pairs import Contacts, reach_of_pairs
 from ukemi.equality import equality_rows
 from ukemi.kinematics import Kinematics, Velocities, shared_reference
 from ukemi.model import Model
@@ -145,93 +145,101 @@ def _limit_rows(model: Model, q: Array) -> Block:
 
 
 class ContactParameters(NamedTuple):
-    """Parameters of each contact, mixed from its two geoms or taken from its explicit pair."""
+    """Parameters of pairs of geoms, mixed from the two or taken from an explicit pair."""
 
-    friction: Array  # (nc, 5)
-    solref: Array  # (nc, 2)
-    solref_friction: Array  # (nc, 2) zero: as solref
-    solimp: Array  # (nc, 5)
-    margin: Array  # (nc,) [m]
+    friction: Array  # (n, 5)
+    solref: Array  # (n, 2)
+    solref_friction: Array  # (n, 2) zero: as solref
+    solimp: Array  # (n, 5)
+    margin: Array  # (n,) [m]
+    weight: Array  # (n,) inverse weight of the two bodies against translation [1/kg]
 
 
-def contact_parameters(model: Model, contacts: Contacts) -> ContactParameters:
+def pair_parameters(model: Model) -> ContactParameters:
     """MuJoCo's rules: the geom of higher priority decides; else friction is the larger, the others are mixed."""
-    geoms, rank = model.geoms, jnp.asarray(model.geoms.layout.priority)
-    a, b = contacts.geoms.T
-    first, second = rank[a] > rank[b], rank[a] < rank[b]
+    geoms, layout = model.geoms, model.pairs.layout
+    a, b = layout.geoms.T
+    rank = geoms.layout.priority
+    first, second = (rank[a] > rank[b])[:, None], (rank[a] < rank[b])[:, None]
     total = geoms.solmix[a] + geoms.solmix[b]
     none = total < TINY
-    share = jnp.where(none, 0.5, geoms.solmix[a] / jnp.where(none, 1.0, total))
-    share = jnp.where(geoms.solmix[a] < TINY, jnp.where(none, 0.5, 0.0), share)
-    share = jnp.where(first, 1.0, jnp.where(second, 0.0, share))[:, None]
+    share = jnp.where(none, 0.5, geoms.solmix[a] / jnp.where(none, 1.0, total))[:, None]
+    share = jnp.where(first, 1.0, jnp.where(second, 0.0, share))
     friction = jnp.maximum(geoms.friction[a], geoms.friction[b])
-    friction = jnp.where(first[:, None], geoms.friction[a], jnp.where(second[:, None], geoms.friction[b], friction))
+    friction = jnp.where(first, geoms.friction[a], jnp.where(second, geoms.friction[b], friction))
     friction = friction[:, np.array([0, 0, 1, 2, 2])]
-    direct = (geoms.solref[a][:, :1] <= 0) | (geoms.solref[b][:, :1] <= 0)
-    direct = direct & ~(first | second)[:, None]
+    direct = ((geoms.solref[a][:, :1] <= 0) | (geoms.solref[b][:, :1] <= 0)) & ~(first | second)
     solref = share * geoms.solref[a] + (1 - share) * geoms.solref[b]
     solref = jnp.where(direct, jnp.minimum(geoms.solref[a], geoms.solref[b]), solref)
     solimp = share * geoms.solimp[a] + (1 - share) * geoms.solimp[b]
     slip = jnp.zeros_like(solref)
     pairs = model.pairs
     if len(pairs.margin):
-        listed, k = (contacts.explicit >= 0)[:, None], jnp.maximum(contacts.explicit, 0)
+        listed, k = (layout.explicit >= 0)[:, None], np.maximum(layout.explicit, 0)
         friction = jnp.where(listed, pairs.friction[k], friction)
         solref = jnp.where(listed, pairs.solref[k], solref)
         solimp = jnp.where(listed, pairs.solimp[k], solimp)
         slip = jnp.where(listed, pairs.solref_friction[k], slip)
+    body = geoms.layout.body[layout.geoms]
+    weight = model.bodies.invweight[:, 0][body].sum(-1)
     return ContactParameters(
-        jnp.maximum(friction, MIN_FRICTION), solref, slip, solimp, margins(model, contacts)
+        jnp.maximum(friction, MIN_FRICTION), solref, slip, solimp, reach_of_pairs(model)[0], weight
     )
 
 
-def contact_bodies(model: Model, contacts: Contacts) -> Array:
-    """Bodies (nc, 2) of each contact."""
-    return jnp.asarray(model.geoms.layout.body)[contacts.geoms]
+def _of_contacts(table: ContactParameters, pair: Array) -> ContactParameters:
+    """Rows of the table for each contact, in one gather."""
+    widths = [leaf.shape[1] if leaf.ndim > 1 else 1 for leaf in table]
+    packed = jnp.concatenate([leaf.reshape(len(leaf), -1) for leaf in table], -1)
+    parts = jnp.split(spatial.materialize(packed[pair]), np.cumsum(widths)[:-1], -1)
+    return ContactParameters(*(p[:, 0] if leaf.ndim == 1 else p for p, leaf in zip(parts, table, strict=True)))
 
 
 def contact_jacobian(model: Model, kin: Kinematics, contacts: Contacts, dim: int) -> Array:
     """Jacobian (nc, dim, nv) of the relative motion of the second body in each contact's frame."""
     tree = model.tree
     origin, S = shared_reference(tree, kin)
-    body = contact_bodies(model, contacts)
-    moves = jnp.asarray(tree.moves.astype(S.dtype))
-    mask = moves[body[:, 1]] - moves[body[:, 0]]
+    body = model.geoms.layout.body[model.pairs.layout.geoms]
+    moves = tree.moves.astype(np.int8)
+    mask = jnp.asarray(moves[body[:, 1]] - moves[body[:, 0]])[contacts.pair].astype(S.dtype)
     arm = spatial.cross((contacts.point - origin)[:, None, :], contacts.frame)
     wrench = jnp.concatenate([arm, contacts.frame], -1)
     if dim > 3:
         turning = jnp.concatenate([contacts.frame, jnp.zeros_like(contacts.frame)], -1)
         wrench = jnp.concatenate([wrench, turning], 1)
-    wrench = wrench[:, :dim]
-    return (wrench.reshape(-1, 6) @ S.T).reshape(-1, dim, model.nv) * mask[:, None, :]
+    wrench = spatial.materialize(wrench[:, :dim])
+    return spatial.materialize((wrench.reshape(-1, 6) @ S.T).reshape(-1, dim, model.nv) * mask[:, None, :])
 
 
 def _contact_rows(model: Model, kin: Kinematics, v: Array, contacts: Contacts, kinds: RowKinds):
     """J (nc·dim, nv), a_ref (nc·dim,) and the contact part of the penalty."""
     dim = kinds.dim
-    prm = contact_parameters(model, contacts)
-    own = jnp.arange(1, dim) < contacts.condim[:, None]  # directions that the contact's own dimension has
-    friction = jnp.where(own, prm.friction[:, : dim - 1], 0.0)
-    J = contact_jacobian(model, kin, contacts, dim)
-    velocity = J @ v
+    table = pair_parameters(model)
+    own = np.arange(1, dim) < model.pairs.layout.condim[:, None]  # directions that the pair's own dimension has
+    prm = _of_contacts(table, contacts.pair)
+    friction = jnp.where(jnp.asarray(own)[contacts.pair], prm.friction[:, : dim - 1], 0.0)
+    J = contact_jacobian(model, kin, contacts, dim).reshape(-1, model.nv)
+    velocity = (J @ v).reshape(-1, dim)
     d = impedance(prm.solimp, contacts.distance - prm.margin)
     k, b = stiffness_damping(model, prm.solref, prm.solimp)
     push = -k * d * (contacts.distance - prm.margin)
-    aref = -b[:, None] * velocity
+    slip = b
     if kinds.cone == "elliptic" and len(model.pairs.margin):
-        _, slip = stiffness_damping(model, prm.solref_friction, prm.solimp)
         given = (prm.solref_friction != 0).any(-1)
-        aref = aref.at[:, 1:].set(-jnp.where(given, slip, b)[:, None] * velocity[:, 1:])
-    aref = aref.at[:, 0].add(push)
-    weight = model.bodies.invweight[contact_bodies(model, contacts), 0].sum(-1)
-    penalty = _contact_penalty(model, contacts, kinds, (1 - d) / d * weight, prm.friction[:, 0], friction)
-    return J.reshape(-1, model.nv), aref.reshape(-1), penalty
+        slip = jnp.where(given, stiffness_damping(model, prm.solref_friction, prm.solimp)[1], b)
+    normal = np.arange(dim) == 0
+    aref = jnp.where(normal, (push - b * velocity[:, 0])[:, None], -slip[:, None] * velocity)
+    smooth = jnp.asarray(model.pairs.layout.condim == 1)[contacts.pair]
+    penalty = _contact_penalty(model, contacts, kinds, (1 - d) / d * prm.weight, prm.friction[:, 0], friction, smooth)
+    return J, aref.reshape(-1), penalty
 
 
-def _contact_penalty(model: Model, contacts: Contacts, kinds: RowKinds, R: Array, main: Array, friction: Array):
-    """D_edge, D_frame, friction and mu of the contacts; R (nc,) regularises the normal, main (nc,) is μ₁."""
+def _contact_penalty(model: Model, contacts: Contacts, kinds: RowKinds, R, main, friction, smooth) -> tuple:
+    """D_edge, D_frame, friction and mu of the contacts.
+
+    R (nc,) regularises the normal, main (nc,) is μ₁, friction (nc, dim - 1), smooth (nc,) marks condim 1.
+    """
     impratio = jnp.maximum(model.options.impratio, TINY)
-    smooth = contacts.condim == 1
     if kinds.cone == "elliptic" or kinds.dim == 1:
         R = jnp.maximum(TINY, R)[:, None]
         # friction rows such that R_j μ_j² is the same for all j: the cone stays circular after scaling
@@ -283,10 +291,10 @@ def constraint_rows(
         blocks.append(_limit_rows(model, q))
     for block in blocks:
         a, _, stiff = _reference(model, block, v)
-        # friction loss has no position: its reference acceleration is pure damping
         J.append(block.J)
         aref.append(a)
         D.append(stiff)
+    # friction loss has no position, so its reference acceleration is pure damping
     empty = jnp.zeros(0, q.dtype)
     contact = (empty, jnp.zeros((0, kinds.dim), q.dtype), jnp.zeros((0, kinds.dim - 1), q.dtype), empty)
     if kinds.contacts:
@@ -294,4 +302,5 @@ def constraint_rows(
         J.append(J_contact)
         aref.append(a)
     penalty = Penalty(jnp.concatenate([*D, empty]), model.joints.frictionloss[model.joints.layout.dry], *contact)
-    return Rows(jnp.concatenate([*J, jnp.zeros((0, model.nv), q.dtype)]), jnp.concatenate([*aref, empty]), penalty)
+    rows = Rows(jnp.concatenate([*J, jnp.zeros((0, model.nv), q.dtype)]), jnp.concatenate([*aref, empty]), penalty)
+    return spatial.materialize(rows)

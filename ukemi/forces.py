@@ -8,6 +8,7 @@ from jax import Array
 
 from ukemi import spatial
 from ukemi.dynamics import gravity
+from ukemi.fluid import fluid_force, fluid_slope
 from ukemi.kinematics import Kinematics, difference, point_jacobian, site_frames
 from ukemi.model import Input, Model
 from ukemi.tree import BALL, FREE
@@ -224,7 +225,7 @@ def _relative_transmission(model: Model, kin: Kinematics, q: Array, index: np.nd
 
 
 class Passive(NamedTuple):
-    """Forces of springs, dampers and gravity compensation."""
+    """Forces of springs, dampers, gravity compensation and the fluid."""
 
     qfrc: Array  # (nv,)
     held: Array  # (nv,) gravity compensation that counts as actuator force
@@ -242,12 +243,25 @@ def passive(model: Model, kin: Kinematics, q: Array, v: Array) -> Passive:
         qfrc = qfrc - joints.stiffness[model.tree.dof_joint] * stretch
     if joints.layout.damped and "damper" not in disabled:
         qfrc = qfrc - joints.damping * v
+    if model.options.layout.fluid:
+        qfrc = qfrc + fluid_force(model, kin, v)
     if not model.bodies.layout.compensated or "gravity" in disabled:
         return Passive(qfrc, zero)
     lift = -(model.bodies.mass * model.bodies.gravcomp)[:, None] * gravity(model)[3:]
     held = body_wrench(model, kin, jnp.concatenate([lift, jnp.zeros_like(lift)], -1))
     actuated = joints.layout.actuated_gravcomp[model.tree.dof_joint]
     return Passive(qfrc + jnp.where(actuated, 0.0, held), jnp.where(actuated, held, 0.0))
+
+
+def passive_slope(model: Model, kin: Kinematics, v: Array) -> Array:
+    """∂(passive forces)/∂v (nv, nv): what the implicit integrators treat implicitly."""
+    disabled = model.options.layout.disabled
+    slope = jnp.zeros((model.nv, model.nv), v.dtype)
+    if "damper" not in disabled:
+        slope = slope - jnp.diag(model.joints.damping)
+    if model.options.layout.fluid and not ("spring" in disabled and "damper" in disabled):
+        slope = slope + fluid_slope(model, kin, v)
+    return slope
 
 
 def spring_energy(model: Model, q: Array) -> Array:

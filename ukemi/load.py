@@ -261,10 +261,17 @@ def _options(m) -> m_.Options:
         cone=CONES[int(m.opt.cone)],
         iterations=int(m.opt.iterations),
         line_search_iterations=int(m.opt.ls_iterations),
+        fluid=bool(m.opt.density or m.opt.viscosity),
         disabled=tuple(sorted(name for name, bit in bits.items() if m.opt.disableflags & bit)),
     )
     return m_.Options(
-        timestep=_f(m.opt.timestep), gravity=_f(m.opt.gravity), impratio=_f(m.opt.impratio), layout=layout
+        timestep=_f(m.opt.timestep),
+        gravity=_f(m.opt.gravity),
+        impratio=_f(m.opt.impratio),
+        density=_f(m.opt.density),
+        viscosity=_f(m.opt.viscosity),
+        wind=_f(m.opt.wind),
+        layout=layout,
     )
 
 

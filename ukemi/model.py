@@ -5,6 +5,7 @@ choices that change the program live in the static `layout` records. Units are S
 """
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -127,6 +128,21 @@ class PairLayout(Static):
     capacity: int  # contacts kept per step
     dim: int  # largest contact dimension: 1, 3, 4 or 6
 
+    @functools.cached_property
+    def geoms(self) -> np.ndarray:
+        """(n, 2) geoms of every pair, group after group."""
+        return np.concatenate([np.zeros((0, 2), np.int32), *(g.geoms for g in self.groups)])
+
+    @functools.cached_property
+    def explicit(self) -> np.ndarray:
+        """(n,) row of `Pairs` of every pair, -1 for pairs found by the filters."""
+        return np.concatenate([np.zeros(0, np.int32), *(g.explicit for g in self.groups)])
+
+    @functools.cached_property
+    def condim(self) -> np.ndarray:
+        """(n,) contact dimension of every pair."""
+        return np.concatenate([np.zeros(0, np.int32), *(g.condim for g in self.groups)])
+
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PairGroup(Static):
@@ -187,6 +203,9 @@ class Options(eqx.Module):
     timestep: Float[Array, ""]  # [s]
     gravity: Float[Array, " 3"]  # [m/s²]
     impratio: Float[Array, ""]  # ratio of frictional to normal impedance
+    density: Float[Array, ""]  # of the fluid around the bodies [kg/m³]
+    viscosity: Float[Array, ""]  # of the fluid [Pa s]
+    wind: Float[Array, " 3"]  # velocity of the fluid [m/s]
     layout: "OptionLayout" = eqx.field(static=True)
 
 
@@ -197,6 +216,7 @@ class OptionLayout(Static):
     cone: str  # pyramidal, elliptic
     iterations: int
     line_search_iterations: int
+    fluid: bool  # the file gives the fluid density or viscosity: without, there is none to feel
     disabled: tuple[str, ...]  # sorted names of disabled stages, as in the file's <flag>
 
     def __repr__(self):

@@ -91,6 +91,12 @@ def apply_hessian(kinds: RowKinds, blocks: tuple[Array, Array], y: Array) -> Arr
     return jnp.concatenate([scalar, turned.reshape(-1, *rest)])
 
 
+def active_contacts(penalty: Penalty) -> Array:
+    """How many leading contact slots hold all that are active."""
+    stiff = (penalty.D_edge > 0) | (penalty.D_frame > 0).any(-1)
+    return jnp.max(jnp.where(stiff, jnp.arange(1, len(stiff) + 1), 0), initial=0)
+
+
 # ---- contacts -----------------------------------------------------------------------------------------------
 
 

@@ -123,7 +123,8 @@ def _contacts(model, state, inputs, method):
     found = now.contacts
     local = now.solution.force[kinds.scalar :].reshape(-1, kinds.dim) if kinds.contacts else jnp.zeros((0, 1))
     local = jnp.pad(local, ((0, 0), (0, 6 - local.shape[1])))
+    geoms = jnp.asarray(model.pairs.layout.geoms)[found.pair]
     turned = jnp.einsum("nsk,nkd->nsd", local.reshape(-1, 2, 3), found.frame)
     return ContactReport(
-        found.active, found.distance, found.point, found.frame, found.geoms, turned[:, 0], turned[:, 1]
+        found.active, found.distance, found.point, found.frame, geoms, turned[:, 0], turned[:, 1]
     )

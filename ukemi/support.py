@@ -209,10 +209,8 @@ def _plugins(m: mujoco.MjModel) -> Iterator[str]:
 
 def _fluid(m: mujoco.MjModel) -> Iterator[str]:
     if m.nv and (m.opt.density or m.opt.viscosity):
-        wind = " and wind" if m.opt.wind.any() else ""
-        yield f"option density={m.opt.density:g}, viscosity={m.opt.viscosity:g}: fluid forces{wind}"
         for i in np.flatnonzero(m.geom_fluid[:, 0] > 0).tolist():
-            yield f"{_name(m, 'geom', i)}: fluidshape 'ellipsoid'"
+            yield f"{_name(m, 'geom', i)}: fluidshape 'ellipsoid' (inertia-box fluid forces are supported)"
 
 
 def _geoms(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:

@@ -104,7 +104,7 @@ def our_rows(model: uk.Model, method: Soft, forward, k: int) -> dict:
         if not found.active[k, c]:
             continue
         at = kinds.scalar + c * kinds.dim
-        dim = int(found.condim[k, c])
+        dim = int(model.pairs.layout.condim[found.pair[k, c]])
         Jc, ac = J[at : at + dim], aref[at : at + dim]
         mu = rows.penalty.friction[k, c, : dim - 1]
         if dim > 1 and kinds.cone == "pyramidal":
@@ -113,7 +113,7 @@ def our_rows(model: uk.Model, method: Soft, forward, k: int) -> dict:
             R = np.full(2 * (dim - 1), 1 / rows.penalty.D_edge[k, c])
         else:
             R = 1 / rows.penalty.D_frame[k, c, :dim]
-        pair = tuple(found.geoms[k, c].tolist())
+        pair = tuple(model.pairs.layout.geoms[found.pair[k, c]].tolist())
         contacts.append((pair, found.point[k, c], found.distance[k, c], Jc, ac, R))
     out["contacts"] = contacts
     return out

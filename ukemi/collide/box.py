@@ -124,7 +124,8 @@ def _nearest_feature(pos: Array, half: Array, size: Array) -> _Nearest:
     # Edges that meet in the nearest corner tie up to rounding: the first one counts.
     best = jnp.argmax(squared <= jnp.min(squared) + smallest(squared))
     at_second = best == 1
-    edge = (jnp.arange(12) == best - 2)[:, None]
+    # some edge also where a face is nearer: without one the formulas would divide by zero
+    edge = (jnp.arange(12) == jnp.maximum(best - 2, 0))[:, None]
     return _Nearest(
         best < 2,
         jnp.where(at_second, 1.0, -1.0).astype(pos.dtype),

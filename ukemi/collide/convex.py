@@ -36,6 +36,7 @@ STARTS = 3
 START_SPREAD = 0.7  # cosine of the least angle between two starts
 FIRST_SMOOTHING = 0.01  # relative to the sum of all sizes
 LONGEST_STEP = 0.5  # [rad]
+REFINEMENTS = 2  # of the linear system of the implicit rule
 
 # The rows of A for each primitive: which axis of the shape, scaled by which entry of its size,
 # and to which summand the row belongs. Second: whether a ball of radius size[0] is added.
@@ -234,24 +235,39 @@ def _with_derivative(problem: Problem, same: Array, at: Optimum) -> Optimum:
     normal, dual = at
     x = jnp.sum(fixed.rows * normal, axis=-1)
     norm = jnp.sqrt(_summand_sum(same, x * x))
-    length = jnp.maximum(norm, 1e-8 if double else 1e-3)
     tangents = _tangents(normal)
     columns = jnp.sum(tangents[:, None, :] * fixed.rows, axis=-1)
     value = dot(normal, fixed.apart) - jnp.sum(x * dual)
-    matrix = _curvature(columns, dual, dual, length, same, value)
-    matrix = _made_positive(matrix, 1e-9)
 
     # changes of the data, zero in value
     d_apart, d_rows = problem.apart - fixed.apart, problem.rows - fixed.rows
     d_x = jnp.sum(d_rows * normal, axis=-1)
-    d_dual = (d_x - dual * _summand_sum(same, dual * d_x)) / length
-    change = d_apart - jnp.sum(d_rows * dual[:, None] + fixed.rows * d_dual[:, None], axis=0)
-    step = _solve2(matrix, jnp.sum(tangents * change, axis=-1))
-    dx = jnp.sum(columns * step[:, None], axis=0)
-    d_dual = d_dual + (dx - dual * _summand_sum(same, dual * dx)) / length
+    d_reach = d_apart - jnp.sum(d_rows * dual[:, None], axis=0)
 
-    d_dual = jnp.where(_is_degenerate(columns, norm, 1e-6 if double else 1e-3), 0.0, d_dual)
-    return Optimum(normal + jnp.sum(tangents * step[:, None], axis=0), dual + d_dual)
+    # The linear system of the implicit rule, in the turn of n and the change of y:
+    #     value turn + C change = first,      norm change - P Cᵀ turn = second,
+    # with C the columns and P the part of a row's summand perpendicular to y.
+    def project(v: Array) -> Array:
+        return v - dual * _summand_sum(same, dual * v)
+
+    def residual(turn: Array, change: Array) -> tuple[Array, Array]:
+        dx = d_x + jnp.sum(columns * turn[:, None], axis=0)
+        first = jnp.sum(tangents * d_reach, axis=-1) - value * turn
+        return first - jnp.sum(columns * change, axis=-1), project(dx) - norm * change
+
+    # Kinks have norm zero. They are solved with a small norm instead, and refined.
+    length = jnp.maximum(norm, 1e-6 if double else 1e-2)
+    matrix = _made_positive(_curvature(columns, dual, dual, length, same, value), 1e-9)
+    turn, change = jnp.zeros_like(value, shape=2), jnp.zeros_like(dual)
+    for _ in range(REFINEMENTS):
+        first, second = residual(turn, change)
+        step = _solve2(matrix, first - jnp.sum(columns * second / length, axis=-1))
+        turn = turn + step
+        change = change + (second + project(jnp.sum(columns * step[:, None], axis=0))) / length
+
+    held = _is_degenerate(columns, norm, 1e-6 if double else 1e-3)
+    change = jnp.where(held, 0.0, change)
+    return Optimum(normal + jnp.sum(tangents * turn[:, None], axis=0), dual + change)
 
 
 def _is_degenerate(columns: Array, norm: Array, least: float) -> Array:

@@ -10,6 +10,7 @@ so that they grow as the shapes tilt and the extra contacts fade by themselves.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -107,67 +108,66 @@ def _interval(shape: Shape, region: _Region, origin: Array, line: Array) -> tupl
     return low, jnp.where(round_, jnp.minimum(high, disc_high), high)
 
 
-def _common(a: Shape, b: Shape, in_a: _Region, in_b: _Region, origin: Array, line: Array):
+def _common(shapes: Shape, regions: _Region, origin: Array, line: Array) -> tuple[Array, Array]:
     """The interval (n,), (n,) of lines (n, 3), (n, 3) that is inside both regions."""
-    low_a, high_a = _interval(a, in_a, origin, line)
-    low_b, high_b = _interval(b, in_b, origin, line)
-    return jnp.maximum(low_a, low_b), jnp.minimum(high_a, high_b)
+    low, high = jax.vmap(_interval, in_axes=(0, 0, None, None))(shapes, regions, origin, line)
+    return jnp.max(low, axis=0), jnp.min(high, axis=0)
 
 
-def _middle(a: Shape, b: Shape, in_a: _Region, in_b: _Region) -> Array:
-    """The middle (3,) of the two regions' overlap on the line between their centres."""
-    line = in_b.centre - in_a.centre
-    low, high = _common(a, b, in_a, in_b, in_a.centre[None], line[None])
-    return in_a.centre + line * 0.5 * (jnp.clip(low[0], 0.0, 1.0) + jnp.clip(high[0], 0.0, 1.0))
-
-
-def _lines(a: Shape, b: Shape, in_a: _Region, in_b: _Region, normal: Array):
+def _lines(shapes: Shape, regions: _Region, normal: Array) -> tuple[Array, Array, Array]:
     """Two lines through the overlap: origins (2, 3), unit directions (2, 3), which are used (2,)."""
-    straight = in_a.straight | in_b.straight
+    a_straight = regions.straight[0]
+    straight = jnp.any(regions.straight)
+    # the middle of the overlap on the line between the centres
+    apart = regions.centre[1] - regions.centre[0]
+    low, high = _common(shapes, regions, regions.centre[:1], apart[None])
+    middle = 0.5 * (jnp.clip(low[0], 0.0, 1.0) + jnp.clip(high[0], 0.0, 1.0))
+
     tangents = contact_frame(normal)[1:]
-    along = jnp.where(in_a.straight, a.mat[:, 2], b.mat[:, 2])
+    axes = shapes.mat[:, :, 2]
+    along = jnp.where(a_straight, axes[0], axes[1])
     along = along - normal * dot(normal, along)
     squared = dot(along, along)
     along = along / jnp.sqrt(jnp.where(squared > 1e-12, squared, 1.0))
-    on_line = jnp.where(in_a.straight, in_a.centre, in_b.centre)
-    origin = jnp.where(straight, on_line, _middle(a, b, in_a, in_b))
+    on_line = jnp.where(a_straight, regions.centre[0], regions.centre[1])
+    origin = jnp.where(straight, on_line, regions.centre[0] + middle * apart)
     direction = jnp.stack([jnp.where(straight, along, tangents[0]), tangents[1]])
     used = jnp.stack([jnp.array(True), ~straight])
     return jnp.stack([origin, origin]), direction, used
 
 
-def _facing(a: Shape, b: Shape, in_a: _Region, in_b: _Region, normal: Array) -> Array:
+def _facing(shapes: Shape, regions: _Region, normal: Array) -> Array:
     """Whether both parts lie flat enough in the contact plane to share more than a point."""
-    flat = (dot(in_a.normal, normal) > FLAT) & (-dot(in_b.normal, normal) > FLAT)
-    crossing = jnp.abs(dot(a.mat[:, 2], b.mat[:, 2])) < (1 - STRAIGHT**2) ** 0.5
-    return flat & ~(in_a.straight & in_b.straight & crossing)
+    slopes = dot(regions.normal, normal)
+    flat = (slopes[0] > FLAT) & (slopes[1] < -FLAT)
+    crossing = jnp.abs(dot(shapes.mat[0, :, 2], shapes.mat[1, :, 2])) < (1 - STRAIGHT**2) ** 0.5
+    return flat & ~(jnp.all(regions.straight) & crossing)
 
 
-def _extra_contacts(
-    a: Shape, b: Shape, in_a: _Region, in_b: _Region, found: Witness
-) -> tuple[Array, Array]:
-    """Up to four further contacts: distances (4,), EMPTY where there is none, and points (4, 3)."""
+def _extra_contacts(shapes: Shape, regions: _Region, found: Witness) -> tuple[Array, Array]:
+    """Up to four further contacts: distances (4,), EMPTY where there is none, and points (4, 3).
+
+    Args:
+      shapes, regions: both shapes and their facing parts, stacked along a leading axis.
+      found: the witness points.
+    """
     normal = found.normal
-    origin, line, used = _lines(a, b, in_a, in_b, normal)
-    low, high = _common(a, b, in_a, in_b, origin, line)
-    facing = _facing(a, b, in_a, in_b, normal)
+    origin, line, used = _lines(shapes, regions, normal)
+    low, high = _common(shapes, regions, origin, line)
+    facing = _facing(shapes, regions, normal)
     real = used & facing & (low <= high)
     low, high = jnp.where(real, low, 0.0), jnp.where(real, high, 0.0)
     place = jnp.concatenate([origin + line * low[:, None], origin + line * high[:, None]])
 
-    # heights along the normal of both flat parts above these places
-    def height(region: _Region) -> Array:
-        slope = jnp.where(facing, dot(region.normal, normal), 1.0)
-        return dot(region.centre - place, region.normal) / slope
-
-    height_a, height_b = height(in_a), height(in_b)
-    point = place + normal * (0.5 * (height_a + height_b))[:, None]
+    # heights (4, 2) of both flat parts above these places, along the normal
+    slope = jnp.where(facing, dot(regions.normal, normal), 1.0)
+    height = dot(regions.centre - place[:, None], regions.normal) / slope
+    point = place + normal * (0.5 * jnp.sum(height, axis=1))[:, None]
     # a contact that repeats the witness would count twice
     gap = point - 0.5 * (found.point_a + found.point_b)
-    size = jnp.minimum(jnp.minimum(*a.size[:2]), jnp.minimum(*b.size[:2]))
-    apart = dot(gap, gap) > (0.02 * size) ** 2
-    distance = jnp.where(jnp.concatenate([real, real]) & apart, height_b - height_a, EMPTY)
-    return distance, point
+    apart = dot(gap, gap) > (0.02 * jnp.min(shapes.size[:, :2])) ** 2
+    real = jnp.concatenate([real, real]) & apart
+    return jnp.where(real, height[:, 1] - height[:, 0], EMPTY), point
 
 
 def _hit(distance: Array, point: Array, normal: Array) -> Hit:
@@ -195,7 +195,8 @@ def several_contacts(kind_a: str, kind_b: str, extra: int):
         found = witness(kind_a, kind_b, a, b)
         in_a = REGIONS[kind_a](a, found.normal)
         in_b = REGIONS[kind_b](b, -found.normal)
-        distance, point = _extra_contacts(a, b, in_a, in_b, found)
+        both = jax.tree.map(lambda *x: jnp.stack(x), (a, in_a), (b, in_b))
+        distance, point = _extra_contacts(*both, found)
         keep = np.array([0, 2, 1, 3])[:extra]  # the two on the first line come first
         middle = 0.5 * (found.point_a + found.point_b)
         distance = jnp.concatenate([found.distance[None], distance[keep]])

@@ -26,9 +26,7 @@ class Contacts(NamedTuple):
     distance: Array  # (nc,) signed [m]
     point: Array  # (nc, 3) midway between the surfaces [m]
     frame: Array  # (nc, 3, 3) rows: normal from the first geom to the second, two tangents
-    geoms: Array  # (nc, 2)
-    explicit: Array  # (nc,) row of model.pairs, -1 for pairs found by the filters
-    condim: Array  # (nc,) 1, 3, 4 or 6
+    pair: Array  # (nc,) which pair of geoms, a row of `PairLayout.geoms`
     overflow: Array  # () bool: more contacts than the model can hold
 
 
@@ -116,50 +114,44 @@ def _condim(m, a: int, b: int) -> int:
 def detect(model: Model, kin: Kinematics) -> Contacts:
     """Contact points at the poses `kin`."""
     layout = model.pairs.layout
-    pos, mat = geom_frames(model, kin)
-    reach = bounding_radius(model)
-    distances, hits, tables, overflow = [], [], [], jnp.zeros((), bool)
-    for group in layout.groups:
-        index, lost = _broad_phase(model, group, pos, mat, reach)
-        hit = _narrow_phase(model, group, index, pos, mat)
-        k = PAIRS[group.types].points
-        distances.append(hit.distance.reshape(-1))
-        hits.append(jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1))
-        table = np.concatenate([group.geoms, group.explicit[:, None], group.condim[:, None]], -1)
-        tables.append(jnp.repeat(jnp.asarray(table)[index], k, axis=0))
-        overflow = overflow | lost
     if not layout.groups:
         return _no_contacts(model)
-    distance, hit, table = (jnp.concatenate(part) for part in (distances, hits, tables))
+    pos, mat = geom_frames(model, kin)
+    reach, margin, reaction = bounding_radius(model), *reach_of_pairs(model)
+    distances, hits, pairs, overflow, first = [], [], [], jnp.zeros((), bool), 0
+    for group in layout.groups:
+        own = slice(first, first + len(group.geoms))
+        index, lost = _broad_phase(group, margin[own], pos, reach)
+        hit = _narrow_phase(model, group, index, margin[own] + reaction[own], pos, mat)
+        distances.append(hit.distance.reshape(-1))
+        hits.append(jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1))
+        pairs.append(jnp.repeat(first + index, PAIRS[group.types].points))
+        overflow, first = overflow | lost, first + len(group.geoms)
+    distance, hit, pair = (jnp.concatenate(part) for part in (distances, hits, pairs))
+    near = (distance - margin[pair]).astype(jnp.float32)
+    _, keep = jax.lax.top_k(-near, layout.capacity)
     if layout.capacity < len(distance):
-        margin = _margin(model, table)
-        near = (distance - margin).astype(jnp.float32)
-        _, keep = jax.lax.top_k(-near, layout.capacity)
         overflow = overflow | ((near < 0).sum() > layout.capacity)
-        distance, hit, table = distance[keep], hit[keep], table[keep]
+    distance, hit, pair = spatial.materialize((distance[keep], hit[keep], pair[keep]))
     return Contacts(
-        active=distance < _margin(model, table),
+        active=distance < margin[pair],
         distance=distance,
         point=hit[:, :3],
         frame=hit[:, 3:].reshape(-1, 3, 3),
-        geoms=table[:, :2],
-        explicit=table[:, 2],
-        condim=table[:, 3],
+        pair=pair,
         overflow=overflow,
     )
 
 
-def _margin(model: Model, table: Array) -> Array:
-    """Distance below which each listed pair makes forces [m]."""
-    margin = model.geoms.margin[table[:, 0]] + model.geoms.margin[table[:, 1]]
-    if len(model.pairs.margin):
-        margin = jnp.where(table[:, 2] >= 0, model.pairs.margin[jnp.maximum(table[:, 2], 0)], margin)
-    return margin
-
-
-def margins(model: Model, contacts: Contacts) -> Array:
-    """Distance (nc,) below which each contact makes forces [m]."""
-    return _margin(model, jnp.concatenate([contacts.geoms, contacts.explicit[:, None]], -1))
+def reach_of_pairs(model: Model) -> tuple[Array, Array]:
+    """Margin and gap (pairs,) [m]: forces act below the margin, contacts are known below margin + gap."""
+    layout, geoms, pairs = model.pairs.layout, model.geoms, model.pairs
+    a, b = layout.geoms.T
+    margin, gap = geoms.margin[a] + geoms.margin[b], geoms.gap[a] + geoms.gap[b]
+    if not len(pairs.margin):
+        return margin, gap
+    listed, k = layout.explicit >= 0, np.maximum(layout.explicit, 0)
+    return jnp.where(listed, pairs.margin[k], margin), jnp.where(listed, pairs.gap[k], gap)
 
 
 def bounding_radius(model: Model) -> Array:
@@ -175,37 +167,32 @@ def bounding_radius(model: Model) -> Array:
     return sum((jnp.where(kinds == kind, r, 0.0) for kind, r in radius.items()), jnp.zeros(len(kinds), size.dtype))
 
 
-def _broad_phase(model: Model, group: PairGroup, pos: Array, mat: Array, reach: Array) -> tuple[Array, Array]:
+def _broad_phase(group: PairGroup, margin: Array, pos: Array, reach: Array) -> tuple[Array, Array]:
     """Pairs of the group to examine (slots,), those whose bounding spheres are nearest, and whether any is lost."""
     n = len(group.geoms)
     if group.slots == n:
         return np.arange(n), jnp.zeros((), bool)
     a, b = group.geoms.T
     apart = spatial.safe_norm(pos[b] - pos[a]) - reach[a] - reach[b]
-    table = np.concatenate([group.geoms, group.explicit[:, None]], -1)
-    near = (apart - _margin(model, table)).astype(jnp.float32)
+    near = (apart - margin).astype(jnp.float32)
     _, index = jax.lax.top_k(-near, group.slots)
     return index, (near < 0).sum() > group.slots
 
 
-def _narrow_phase(model: Model, group: PairGroup, index: Array, pos: Array, mat: Array) -> Hit:
-    """Contact points (slots, points) of the chosen pairs; skipped when no pair is near."""
-    geoms = jnp.asarray(group.geoms)[index] if not isinstance(index, np.ndarray) else group.geoms
-    margin = _margin(model, jnp.concatenate([geoms, jnp.asarray(group.explicit)[index][:, None]], -1))
+def _narrow_phase(model: Model, group: PairGroup, index, margin: Array, pos: Array, mat: Array) -> Hit:
+    """Contact points (slots, points) of the chosen pairs."""
+    geoms = group.geoms if isinstance(index, np.ndarray) else jnp.asarray(group.geoms)[index]
     a, b = (Shape(pos[g], mat[g], model.geoms.size[g]) for g in (geoms[:, 0], geoms[:, 1]))
-    return jax.vmap(PAIRS[group.types].function)(a, b, margin)
+    return jax.vmap(PAIRS[group.types].function)(a, b, margin[index])
 
 
 def _no_contacts(model: Model) -> Contacts:
     dtype = model.options.timestep.dtype
-    empty = jnp.zeros(0, jnp.int32)
     return Contacts(
         active=jnp.zeros(0, bool),
         distance=jnp.full(0, EMPTY, dtype),
         point=jnp.zeros((0, 3), dtype),
         frame=jnp.zeros((0, 3, 3), dtype),
-        geoms=jnp.zeros((0, 2), jnp.int32),
-        explicit=empty,
-        condim=empty,
+        pair=jnp.zeros(0, jnp.int32),
         overflow=jnp.zeros((), bool),
     )

@@ -12,7 +12,7 @@ from jax import Array
 
 from ukemi import spatial
 from ukemi.dynamics import bias_slope
-from ukemi.forces import next_activation, wrap_activation
+from ukemi.forces import next_activation, passive_slope, wrap_activation
 from ukemi.kinematics import integrate
 from ukemi.model import Cache, Input, Model, State
 
@@ -40,7 +40,7 @@ def implicitfast(forward, model: Model, state: State, inputs: Input):
     """Implicit in the velocity of passive and actuator forces, and of the bias force of bodies that float alone."""
     now = forward(model, state, inputs)
     h = model.options.timestep
-    M_hat = now.smooth.M - h * _force_slope(model, now)
+    M_hat = now.smooth.M - h * _force_slope(model, now, state.v)
     force = total_force(now)
     acceleration = _solve_symmetric(M_hat, force)
     if len(model.bodies.layout.free):
@@ -53,7 +53,7 @@ def implicitfast(forward, model: Model, state: State, inputs: Input):
 def implicit(forward, model: Model, state: State, inputs: Input):
     """Implicit in the velocity of all forces but those of constraints."""
     now = forward(model, state, inputs)
-    slope = _force_slope(model, now) - bias_slope(model, now.kin, now.smooth.velocity)
+    slope = _force_slope(model, now, state.v) - bias_slope(model, now.kin, now.smooth.velocity)
     M_hat = now.smooth.M - model.options.timestep * slope
     return _advance(model, state, now, jnp.linalg.solve(M_hat, total_force(now))), now
 
@@ -108,13 +108,11 @@ def _solve_symmetric(matrix: Array, rhs: Array) -> Array:
     return jsl.cho_solve((jnp.linalg.cholesky(matrix), True), rhs)
 
 
-def _force_slope(model: Model, now) -> Array:
+def _force_slope(model: Model, now, v: Array) -> Array:
     """D = ∂(passive and actuator forces)/∂v, restricted to dofs that M couples."""
     drive, tree = now.actuation, model.tree
     related = tree.anc | tree.anc.T
-    D = (drive.moment.T * drive.slope) @ drive.moment
-    if "damper" not in model.options.layout.disabled:
-        D = D - jnp.diag(model.joints.damping)
+    D = (drive.moment.T * drive.slope) @ drive.moment + passive_slope(model, now.kin, v)
     return jnp.where(related, D, 0.0)
 
 

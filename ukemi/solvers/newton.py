@@ -5,14 +5,19 @@ The residual is r(a) = M a − τ − Jᵀ f(J a − a_ref); its Jacobian H = M 
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
+import numpy as np
 from jax import Array, lax
 
 from ukemi import penalty as p_
+from ukemi import spatial
 from ukemi.constraint import Rows
 from ukemi.penalty import RowKinds
+
+
+# Contacts whose rows enter the Hessian together: the loop stops after the chunks that hold active contacts.
+CHUNK = 8
 
 
 class Solution(NamedTuple):
@@ -54,11 +59,26 @@ def evaluate(kinds: RowKinds, problem: Problem, a: Array, Ma: Array, x: Array, t
     return Point(a, Ma, x, f, gradient, jnp.linalg.norm(gradient), scale)
 
 
-def hessian(kinds: RowKinds, problem: Problem, x: Array) -> Array:
-    """H = M + Jᵀ H[s] J (nv, nv)."""
-    J = problem.rows.J
-    blocks = p_.hessian(kinds, problem.rows.penalty, x)
-    return problem.M + J.T @ p_.apply_hessian(kinds, blocks, J)
+def hessian(kinds: RowKinds, problem: Problem, x: Array, active: Array) -> Array:
+    """H = M + Jᵀ H[s] J (nv, nv); contacts come nearest first, so chunks beyond `active` contacts add nothing."""
+    J, n, nv = problem.rows.J, kinds.scalar, problem.M.shape[0]
+    diagonal, blocks = spatial.materialize(p_.hessian(kinds, problem.rows.penalty, x))
+    H = problem.M + J[:n].T @ (diagonal[:, None] * J[:n]) if n else problem.M
+    if not kinds.contacts:
+        return H
+    size = min(CHUNK, kinds.contacts)
+    count = -(-kinds.contacts // size)
+    frame = J[n:].reshape(kinds.contacts, kinds.dim, nv)
+
+    def add(k, H):
+        # the last chunk starts early enough to fit; contacts that the one before it has seen are masked
+        start = jnp.minimum(k * size, kinds.contacts - size)
+        rows, block = (lax.dynamic_slice_in_dim(part, start, size) for part in (frame, blocks))
+        block = jnp.where((start + np.arange(size) >= k * size)[:, None, None], block, 0.0)
+        stiff = sum(block[:, :, j, None] * rows[:, None, j] for j in range(kinds.dim))
+        return H + rows.reshape(-1, nv).T @ stiff.reshape(-1, nv)
+
+    return lax.fori_loop(0, jnp.minimum(-(-active // size), count), add, H)
 
 
 def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, searches: int, tolerance: float):
@@ -66,6 +86,7 @@ def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, 
     J, aref = problem.rows.J, problem.rows.aref
     noise = 4 * jnp.finfo(start.dtype).eps
     first = evaluate(kinds, problem, start, problem.M @ start, J @ start - aref, tolerance)
+    active = p_.active_contacts(problem.rows.penalty)
 
     def unfinished(carry):
         point, previous, k = carry
@@ -74,10 +95,12 @@ def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, 
 
     def advance(carry):
         point, _, k = carry
-        H = hessian(kinds, problem, point.x)
-        step = -jsl.cho_solve((jnp.linalg.cholesky(H), True), point.gradient)
-        M_step, J_step = problem.M @ step, J @ step
-        alpha = line_search(kinds, problem, point, step, M_step, J_step, searches)
+        H = spatial.materialize(hessian(kinds, problem, point.x, active))
+        step = -jsl.cho_solve((lax.linalg.cholesky(H, symmetrize_input=False), True), point.gradient)
+        M_step, J_step = spatial.materialize((problem.M @ step, J @ step))
+        # under vmap the body runs for finished worlds too: they must not search
+        tries = jnp.where(unfinished(carry), searches, 0)
+        alpha = line_search(kinds, problem, point, step, M_step, J_step, tries, tolerance)
         moved = (point.a + alpha * step, point.Ma + alpha * M_step, point.x + alpha * J_step)
         return evaluate(kinds, problem, *moved, tolerance), point.size, k + 1
 
@@ -87,33 +110,31 @@ def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, 
     return Solution(point.a, point.force, k, converged)
 
 
-def line_search(kinds: RowKinds, problem: Problem, point: Point, step, M_step, J_step, searches: int) -> Array:
+def line_search(kinds: RowKinds, problem: Problem, point: Point, step, M_step, J_step, tries, tolerance: float) -> Array:
     """Step length α at the minimum along `step`: root of the slope φ'(α), which never decreases."""
+    penalty = problem.rows.penalty
     curve, slope = step @ M_step, step @ (point.Ma - problem.tau)
-
-    def derivatives(alpha):
-        x = point.x + alpha * J_step
-        f = p_.force(kinds, problem.rows.penalty, x)
-        blocks = p_.hessian(kinds, problem.rows.penalty, x)
-        first = slope + alpha * curve - J_step @ f
-        return first, curve + J_step @ p_.apply_hessian(kinds, blocks, J_step)
-
-    start = step @ point.gradient
-    small = 1e-3 * jnp.abs(start)
+    # a slope is zero when it has fallen a thousandfold, or to rounding of the terms that cancel in it
+    rounding = 4 * jnp.finfo(step.dtype).eps * jnp.linalg.norm(step) * point.scale / tolerance
+    small = jnp.maximum(1e-3 * jnp.abs(step @ point.gradient), rounding)
     one = jnp.ones_like(curve)
 
+    def slope_at(alpha):
+        return slope + alpha * curve - J_step @ p_.force(kinds, penalty, point.x + alpha * J_step)
+
     def unfinished(carry):
-        alpha, low, high, first, second, k = carry
-        return (jnp.abs(first) > small) & (k < searches)
+        *_, first, k = carry
+        return (jnp.abs(first) > small) & (k < tries)
 
     def improve(carry):
-        alpha, low, high, first, second, k = carry
+        alpha, low, high, first, k = carry
+        blocks = p_.hessian(kinds, penalty, point.x + alpha * J_step)
+        second = curve + J_step @ p_.apply_hessian(kinds, blocks, J_step)
         low, high = jnp.where(first < 0, alpha, low), jnp.where(first < 0, high, alpha)
         newton_step = alpha - first / second
         middle = jnp.where(jnp.isinf(high), 2 * alpha, 0.5 * (low + high))
         alpha = jnp.where((newton_step > low) & (newton_step < high), newton_step, middle)
-        return alpha, low, high, *derivatives(alpha), k + 1
+        return alpha, low, high, slope_at(alpha), k + 1
 
-    bracket = (one, jnp.zeros_like(one), jnp.full_like(one, jnp.inf))
-    alpha, *_ = lax.while_loop(unfinished, improve, (*bracket, *derivatives(one), jnp.zeros((), jnp.int32)))
-    return alpha
+    start = (one, jnp.zeros_like(one), jnp.full_like(one, jnp.inf), slope_at(one), jnp.zeros((), jnp.int32))
+    return lax.while_loop(unfinished, improve, start)[0]

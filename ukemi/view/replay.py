@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ukemi.errors import InputError
-from ukemi.view.scene import Frames, Scene, frame_subject, moving
+from ukemi.view.scene import Frames, Scene, frame_subject, lone_balls, moving
 
 FRAME_RATE = 60.0  # frames kept per second of simulated time
 
@@ -62,9 +62,10 @@ def pack(scene: Scene, frames: Frames, subtitle: str = "") -> tuple[dict, bytes]
     _put_poses(store, frames)
     mesh_of = _put_meshes(store, scene)
     hidden = np.zeros(len(scene.types), bool) if scene.hidden is None else scene.hidden
+    striped = lone_balls(scene, frames)
     geoms = [
         {"name": name, "type": kind, "size": _short(size), "rgba": _short(np.clip(rgba, 0, 1)),
-         "mesh": mesh_of.get(g), "hidden": bool(hide or rgba[3] <= 0)}
+         "mesh": mesh_of.get(g), "striped": g in striped, "hidden": bool(hide or rgba[3] <= 0)}
         for g, (name, kind, size, rgba, hide) in enumerate(
             zip(scene.names, scene.types, scene.sizes, scene.rgba, hidden, strict=True))
     ]  # fmt: skip

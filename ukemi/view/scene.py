@@ -123,6 +123,23 @@ def moving(frames: Frames) -> np.ndarray:
     return np.flatnonzero(shifted | turned)
 
 
+def lone_balls(scene: Scene, frames: Frames) -> list[int]:
+    """Spheres that turn by themselves, fixed to nothing else: without a mark nobody could see them roll."""
+    index = moving(frames).tolist()
+    some = np.unique(np.linspace(0, len(frames.time) - 1, 20).astype(int))
+    quat = np.asarray(frames.geom_quat, float)[some]
+    balls = [g for g in index if scene.types[g] == "sphere" and np.ptp(quat[:, g], axis=0).max() > 1e-3]
+    return [g for g in balls if not any(_turn_together(quat[:, g], quat[:, h]) for h in index if h != g)]
+
+
+def _turn_together(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two orientations (T, 4) keep their relation: conjugate(a) b is constant up to sign."""
+    w, u = a[:, :1], -a[:, 1:]
+    x, v = b[:, :1], b[:, 1:]
+    between = np.concatenate([w * x - (u * v).sum(1, keepdims=True), w * v + x * u + np.cross(u, v)], axis=1)
+    return bool((np.abs(between @ between[0]) > 1 - 1e-6).all())
+
+
 def radii(scene: Scene) -> np.ndarray:
     """Bounding radius of each geom about its own origin [m], (ng,); planes count as 0."""
     out = np.zeros(len(scene.types))

@@ -79,7 +79,8 @@ class World {
     if (geom.hidden) {
       put("glass", shape, instance(pos, h, quat, scale, 0, [0.20, 0.55, 0.62, 0.38]));
     } else {
-      put(geom.rgba[3] < 0.99 ? "glass" : "solid", shape, instance(pos, h, quat, scale, 0, geom.rgba));
+      put(geom.rgba[3] < 0.99 ? "glass" : "solid", shape,
+        instance(pos, h, quat, scale, geom.striped ? 3 : 0, geom.rgba));
     }
   }
 

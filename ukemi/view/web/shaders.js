@@ -7,7 +7,7 @@ layout(location = 1) in vec3 aNormal;
 layout(location = 2) in float aCap;
 layout(location = 3) in vec4 iPosition;   // xyz, h
 layout(location = 4) in vec4 iQuat;       // w x y z
-layout(location = 5) in vec4 iScale;      // xyz, kind: 0 solid, 1 ground, 2 glow
+layout(location = 5) in vec4 iScale;      // xyz, kind: 0 solid, 1 ground, 2 glow, 3 striped ball
 layout(location = 6) in vec4 iColor;
 vec3 spin(vec4 q, vec3 v) { vec3 t = 2.0 * cross(q.yzw, v); return v + q.x * t + cross(q.yzw, t); }
 vec3 local() { return aPosition * iScale.xyz + vec3(0.0, 0.0, aCap * iPosition.w); }
@@ -98,13 +98,19 @@ vec3 shade(vec3 base, vec3 n, vec3 v, float gloss) {
 void main() {
   if (dot(uClip.xyz, vWorld) + uClip.w < 0.0) discard;
   vec3 base = pow(vColor.rgb, vec3(2.2)), n = normalize(vNormal), v = normalize(uEye - vWorld);
-  if (dot(n, v) < 0.0 && vKind < .5) n = n - 1.02 * dot(n, v) * v;
+  if (dot(n, v) < 0.0 && (vKind < .5 || vKind > 2.5)) n = n - 1.02 * dot(n, v) * v;
   n = normalize(n);
   float alpha = vColor.a * uOpacity, away = length(vWorld - uFocus) / uReach;
   vec3 light;
-  if (vKind > 1.5) {
+  if (vKind > 2.5) {
+    // A band around the equator in whichever of light and dark stands out.
+    float z = abs(vLocal.z) / length(vLocal), soft = fwidth(z);
+    float bright = dot(base, vec3(.3, .6, .1));
+    base = mix(base, bright > .45 ? base * .25 : mix(base, vec3(.92), .85), 1.0 - smoothstep(.17 - soft, .17 + soft, z));
+  }
+  if (vKind > 1.5 && vKind < 2.5) {
     light = base * (.72 + .38 * max(dot(n, normalize(v + uSun)), 0.0));
-  } else if (vKind > .5) {
+  } else if (vKind > .5 && vKind < 1.5) {
     float square = checker(vLocal.xy / uChecker);
     light = shade(base * mix(.80, 1.10, square), n, v, 0.0);
     float glance = pow(1.0 - max(dot(n, v), 0.0), 3.0);
