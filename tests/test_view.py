@@ -14,7 +14,7 @@ from ukemi.view import Frames, Mesh, Scene, plot_run, record, scene_of, write_re
 from ukemi.view.inspect import describe
 from ukemi.view.plot import Trace
 from ukemi.view.replay import pack, thin
-from ukemi.view.scene import frame_subject, moving
+from ukemi.view.scene import frame_subject, lone_balls, moving
 
 SHAPES = """
 <mujoco model="shapes">
@@ -145,6 +145,13 @@ def test_camera_follows_only_what_travels():
     assert far.follow and far.reach < 2.0
     np.testing.assert_allclose(far.focus[100], recording(drift=20.0).geom_pos[100, 1], atol=0.1)
     assert moving(recording()).tolist() == [1]
+
+
+def test_only_balls_fixed_to_nothing_are_striped():
+    frames = recording()
+    assert lone_balls(scene(), frames) == [1]
+    frames.geom_quat[:, 2] = frames.geom_quat[:, 1] * -1  # now the box turns with the ball: one body
+    assert lone_balls(scene(), frames) == []
 
 
 def test_scene_of_a_robot_file():
