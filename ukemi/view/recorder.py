@@ -56,9 +56,9 @@ def observe(model: Model, states: State, ctrls: Array, method) -> dict[str, Arra
     def look(moment):
         state, ctrl = moment
         kin = kinematics.of_state(model, state, as_input(model, ctrl))
-        pos, quat = kinematics.geom_frames(model, kin)
+        pos, mat = kinematics.geom_frames(model, kin)
         energy = uk.energy(model, state)
-        return {"geom_pos": pos, "geom_quat": spatial.quat_normalize(quat), "kinetic": energy.kinetic,
+        return {"geom_pos": pos, "geom_quat": spatial.mat_to_quat(mat), "kinetic": energy.kinetic,
                 "potential": energy.potential, **_contacts(model, state, ctrl, method)}  # fmt: skip
 
     return jax.lax.map(look, (states, ctrls))
