@@ -21,7 +21,7 @@ def fluid_force(model: Model, kin: Kinematics, v: Array) -> Array:
     local, turn = _local_velocity(model, kin, v)
     viscous, quadratic = _coefficients(model)
     wrench = -(viscous + quadratic * jnp.abs(local)) * local
-    torque, force = spatial.rotate(turn, wrench[:, :3]), spatial.rotate(turn, wrench[:, 3:])
+    torque, force = spatial.apply(turn, wrench[:, :3]), spatial.apply(turn, wrench[:, 3:])
     arm = kin.com - kin.ref[model.tree.body_tree]
     about = jnp.concatenate([torque + spatial.cross(arm, force), force], -1)
     return (kin.S * (model.tree.moves.T.astype(v.dtype) @ about)).sum(-1)
@@ -34,24 +34,23 @@ def fluid_slope(model: Model, kin: Kinematics, v: Array) -> Array:
     viscous, quadratic = _coefficients(model)
     slope = -(viscous + 2 * quadratic * jnp.abs(local))
     # columns: local axes at the centre of mass as wrenches about the tree's reference point
-    axes = jnp.swapaxes(spatial.quat_to_mat(turn), -1, -2)
+    axes = turn.mT
     arm = (kin.com - kin.ref[tree.body_tree])[:, None, :]
     pushes = jnp.concatenate([spatial.cross(arm, axes), axes], -1)
     wrenches = jnp.concatenate([jnp.concatenate([axes, jnp.zeros_like(axes)], -1), pushes], 1)
     drag = jnp.einsum("bk,bki,bkj->bij", slope, wrenches, wrenches)
     composite = jnp.tensordot(tree.moves.T.astype(v.dtype), drag, 1)
-    product = jnp.einsum("vij,vj->vi", composite, S) @ S.T
+    product = spatial.apply(composite, S) @ S.T
     return tree.anc * product + (tree.strict * product).T
 
 
 def _local_velocity(model: Model, kin: Kinematics, v: Array) -> tuple[Array, Array]:
-    """Velocity (nb, 6) [angular; linear] relative to the fluid at the centres of mass in the boxes' axes (nb, 4)."""
-    turn = spatial.quat_mul(kin.quat, model.bodies.iquat)
+    """Velocity (nb, 6) [angular; linear] relative to the fluid at the centres of mass in the boxes' axes (nb, 3, 3)."""
+    turn = spatial.compose(kin.mat, spatial.quat_to_mat(model.bodies.iquat))
     V = model.tree.moves.astype(v.dtype) @ (kin.S * v[:, None])
     arm = kin.com - kin.ref[model.tree.body_tree]
     linear = V[:, 3:] + spatial.cross(V[:, :3], arm) - model.options.wind
-    back = spatial.quat_conj(turn)
-    return jnp.concatenate([spatial.rotate(back, V[:, :3]), spatial.rotate(back, linear)], -1), turn
+    return jnp.concatenate([spatial.apply(turn.mT, V[:, :3]), spatial.apply(turn.mT, linear)], -1), turn
 
 
 def _coefficients(model: Model) -> tuple[Array, Array]:
