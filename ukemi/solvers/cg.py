@@ -40,7 +40,8 @@ def cg(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, sear
     def advance(carry: _Carry) -> _Carry:
         point, search = carry.point, carry.search
         M_step, J_step = problem.M @ search, J @ search
-        alpha = line_search(kinds, problem, point, search, M_step, J_step, searches, tolerance)
+        tries = jnp.where(unfinished(carry), searches, 0)  # under vmap, worlds that are done must not search
+        alpha = line_search(kinds, problem, point, search, M_step, J_step, tries, tolerance)
         moved = (point.a + alpha * search, point.Ma + alpha * M_step, point.x + alpha * J_step)
         after = evaluate(kinds, problem, *moved, tolerance)
         downhill = precondition(after.gradient)
