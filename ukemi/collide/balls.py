@@ -7,7 +7,7 @@ beside it; its rim is a ball of radius zero. So each pair finds two centres and 
 import jax.numpy as jnp
 from jax import Array
 
-from .geometry import contact_frame, cross, dot, unit
+from .geometry import clamp, contact_frame, cross, dot, unit
 from .shapes import EMPTY, Hit, Shape
 
 
@@ -39,7 +39,7 @@ def sphere_sphere(a: Shape, b: Shape, margin: Array) -> Hit:
 def sphere_capsule(a: Shape, b: Shape, margin: Array) -> Hit:
     """One contact, with the capsule's ball nearest to the sphere."""
     axis, half = b.mat[:, 2], b.size[1]
-    along = jnp.clip(dot(axis, a.pos - b.pos), -half, half)
+    along = clamp(dot(axis, a.pos - b.pos), -half, half)
     return _single(*_ball_contacts(a, b, a.pos, b.pos + axis * along, a.size[0], b.size[0]))
 
 
@@ -93,14 +93,14 @@ def capsule_capsule(a: Shape, b: Shape, margin: Array) -> Hit:
     parallel = sine_squared < PARALLEL**2
 
     def foot_on_a(y: Array) -> Array:
-        return jnp.clip(u + cosine * y, -half_a, half_a)
+        return clamp(u + cosine * y, -half_a, half_a)
 
     def foot_on_b(x: Array) -> Array:
-        return jnp.clip(cosine * x - v, -half_b, half_b)
+        return clamp(cosine * x - v, -half_b, half_b)
 
     # crossing axes: the unbounded minimum, clipped on a, then on b, then again on a
     x = (u - cosine * v) / jnp.where(parallel, 1.0, sine_squared)
-    x = jnp.clip(x, -half_a, half_a)
+    x = clamp(x, -half_a, half_a)
     crossing_b = foot_on_b(x)
     crossing_a = jnp.where(crossing_b == cosine * x - v, x, foot_on_a(crossing_b))
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .geometry import contact_frame, dot, rotate, smallest, unit, unrotate
+from .geometry import clamp, contact_frame, dot, rotate, smallest, unit, unrotate
 from .shapes import EMPTY, Hit, Shape
 
 FAR = 1e6  # a segment parameter or squared distance that never wins a minimum
@@ -23,7 +23,11 @@ def _ball_box(centre: Array, radius: Array, size: Array) -> tuple[Array, Array, 
 
     A centre inside the box leaves through the nearest face.
     """
-    gap = jnp.clip(centre, -size, size) - centre
+    # The second ball of a capsule lies on the box's rim by construction, give or take rounding.
+    # It must not count as outside there in one part of a compiled program and inside in another.
+    slack = 1e-12 if centre.dtype == jnp.float64 else 1e-6
+    outside = jnp.abs(centre) > size * (1 + slack)
+    gap = jnp.where(outside, jnp.where(centre > 0, size, -size) - centre, 0.0)
     room = jnp.stack([size + centre, size - centre], axis=-1).reshape(6)
     face = jnp.arange(6) == jnp.argmin(room)
     inside = dot(gap, gap) <= smallest(gap) ** 2
@@ -86,17 +90,17 @@ def _nearest_on_edge(edges: _Edges, pos: Array, half: Array, size: Array) -> _Ed
     parallel = jnp.abs(det) < (1e-15 if pos.dtype == jnp.float64 else 1e-6 * aa * bb)
 
     free = (bb * u - ab * v) / jnp.where(parallel, 1.0, det)
-    x = jnp.clip(free, -1.0, 1.0)
+    x = clamp(free, -1.0, 1.0)
     # on the corner itself counts as clipped, or the second contact may repeat the first
     clipped = jnp.sign(free) * (jnp.abs(free) >= 1)
     free_y = (v - ab * x) / bb
-    y = jnp.clip(free_y, -1.0, 1.0)
+    y = clamp(free_y, -1.0, 1.0)
     again = (u - ab * y) / aa
     moved = free_y != y
     # MuJoCo forgets no clip: a point that comes back from the edge's end still counts as there
     clipped_again = moved & (jnp.abs(again) >= 1)
     clipped = jnp.where(clipped_again, jnp.sign(again), clipped)
-    x = jnp.where(moved, jnp.clip(again, -1.0, 1.0), x)
+    x = jnp.where(moved, clamp(again, -1.0, 1.0), x)
 
     apart = start + edges.axis * (length * x)[..., None] - half * y[..., None]
     squared = jnp.where(parallel, FAR, dot(apart, apart))
@@ -117,7 +121,7 @@ def _nearest_feature(pos: Array, half: Array, size: Array) -> _Nearest:
     ends = jnp.array([-1.0, 1.0], pos.dtype)
     tips = pos + half * ends[:, None]
     outside = jnp.abs(tips) > size
-    over = tips - jnp.clip(tips, -size, size)
+    over = tips - clamp(tips, -size, size)
     face_squared = jnp.where(jnp.sum(outside, axis=-1) > 1, FAR, dot(over, over))
     edges = _Edges(jnp.array(EDGE_AXIS, pos.dtype), jnp.array(EDGE_SIDE, pos.dtype))
     squared = jnp.concatenate([face_squared, _nearest_on_edge(edges, pos, half, size).squared])

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .geometry import cross, dot, first_slots, hit_with_shared_normal, rotate, smallest, take
+from .geometry import clamp, cross, dot, first_slots, hit_with_shared_normal, rotate, smallest, take
 from .geometry import unrotate
 from .shapes import EMPTY, Hit, Shape
 
@@ -125,8 +125,8 @@ def _edge_contact(pose: _Pose, chosen: _Axis) -> tuple[Array, Array, Array]:
     gap = corner_b - corner_a
     u, v, cosine = dot(gap, along_a), dot(gap, along_b), dot(along_a, along_b)
     s = (u - cosine * v) / jnp.where(parallel, 1.0, squared)
-    t = jnp.clip(cosine * jnp.clip(s, -half_a, half_a) - v, -half_b, half_b)
-    s = jnp.clip(u + cosine * t, -half_a, half_a)
+    t = clamp(cosine * clamp(s, -half_a, half_a) - v, -half_b, half_b)
+    s = clamp(u + cosine * t, -half_a, half_a)
     on_a = corner_a + along_a * s[:, None]
     gap = corner_b + along_b * t[:, None] - on_a
     nearest = (jnp.arange(4) == jnp.argmin(dot(gap, gap)))[None]

@@ -36,7 +36,7 @@ STARTS = 3
 START_SPREAD = 0.7  # cosine of the least angle between two starts
 FIRST_SMOOTHING = 0.01  # relative to the sum of all sizes
 LONGEST_STEP = 0.5  # [rad]
-REFINEMENTS = 2  # of the linear system of the implicit rule
+REFINEMENTS = 3  # of the linear system of the implicit rule
 
 # The rows of A for each primitive: which axis of the shape, scaled by which entry of its size,
 # and to which summand the row belongs. Second: whether a ball of radius size[0] is added.
@@ -256,8 +256,8 @@ def _with_derivative(problem: Problem, same: Array, at: Optimum) -> Optimum:
         return first - jnp.sum(columns * change, axis=-1), project(dx) - norm * change
 
     # Kinks have norm zero. They are solved with a small norm instead, and refined.
-    length = jnp.maximum(norm, 1e-6 if double else 1e-2)
-    matrix = _made_positive(_curvature(columns, dual, dual, length, same, value), 1e-9)
+    length = jnp.maximum(norm, 1e-6 if double else 2e-3)
+    matrix = _made_positive(_curvature(columns, dual, dual, length, same, value), 1e-6)
     turn, change = jnp.zeros_like(value, shape=2), jnp.zeros_like(dual)
     for _ in range(REFINEMENTS):
         first, second = residual(turn, change)

@@ -49,6 +49,14 @@ def unit(v: Array, fallback: Array) -> Array:
     return jnp.where(found, v / length, fallback)
 
 
+def clamp(x: Array, low: Array | float, high: Array | float) -> Array:
+    """x held between low and high, with the derivative of one of the three also at a tie.
+
+    jnp.clip halves derivatives at a tie, and compiled code may see the tie in one half only.
+    """
+    return jnp.where(x > high, high, jnp.where(x < low, low, x))
+
+
 def steady_unit(v: Array, axis: Array, fallback: Array) -> Array:
     """Direction of v (3,), perpendicular to the unit `axis`, with a bounded derivative.
 

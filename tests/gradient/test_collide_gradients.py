@@ -1,0 +1,148 @@
+"""Derivatives of every pair function against central differences, and their finiteness."""
+
+import functools
+import itertools
+import os
+
+os.environ["JAX_ENABLE_X64"] = "1"
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ukemi.collide.primitives import PAIRS
+from ukemi.collide.shapes import EMPTY, Shape
+
+jax.config.update("jax_enable_x64", True)
+
+MARGIN = 0.03
+NAMES = list(PAIRS)
+IDS = ["-".join(pair) for pair in NAMES]
+
+
+def rotation(rng: np.random.Generator) -> np.ndarray:
+    q, r = np.linalg.qr(rng.normal(size=(3, 3)))
+    q = q * np.sign(np.diag(r))
+    return q * np.sign(np.linalg.det(q))
+
+
+def moved(shape: Shape, x):
+    """The shape moved by x (9,): translation, rotation about the world's axes, change of size."""
+    w = x[3:6]
+    skew = jnp.array([[0, -1, 0], [1, 0, 0], [0, 0, 0]], x.dtype) * w[2]
+    skew += jnp.array([[0, 0, 1], [0, 0, 0], [-1, 0, 0]], x.dtype) * w[1]
+    skew += jnp.array([[0, 0, 0], [0, 0, -1], [0, 1, 0]], x.dtype) * w[0]
+    turn = jnp.eye(3, dtype=x.dtype) + skew + 0.5 * skew @ skew
+    return Shape(shape.pos + x[:3], turn @ shape.mat, shape.size + x[6:])
+
+
+@functools.cache
+def compiled(pair):
+    """Value, jvp and vjp at a displacement, over a batch; one program, since compiling takes longest."""
+    function = PAIRS[pair].function
+
+    def value(a, b, x):
+        hit = function(moved(a, x[:9]), moved(b, x[9:]), jnp.asarray(MARGIN, x.dtype))
+        return jnp.concatenate(
+            [hit.distance[:, None], hit.point, hit.frame.reshape(-1, 9)], axis=-1
+        )
+
+    def derivative(a, b, x, direction, cotangent):
+        at = lambda x: value(a, b, x)
+        out, linear = jax.linearize(at, x)
+        return out, linear(direction), jax.linear_transpose(linear, x)(cotangent)[0]
+
+    # compiling is what takes time here, so leave the optimiser out
+    quick = {"xla_backend_optimization_level": 0}
+    return jax.jit(jax.vmap(derivative), compiler_options=quick)
+
+
+def stack(shapes, dtype=np.float64):
+    return Shape(*(np.stack(x).astype(dtype) for x in zip(*shapes)))
+
+
+def random_problem(pair, n, seed):
+    rng = np.random.default_rng(seed)
+    draw = lambda: stack(
+        [Shape(rng.uniform(-0.2, 0.2, 3), rotation(rng), rng.uniform(0.1, 0.3, 3)) for _ in range(n)]
+    )
+    a, b = draw(), draw()
+    k = PAIRS[pair].points
+    return a, b, rng.normal(size=(n, 18)), rng.normal(size=(n, k, 13))
+
+
+@pytest.mark.parametrize("pair", NAMES, ids=IDS)
+def test_derivatives_match_central_differences(pair):
+    n, h = 120, 1e-3 if not PAIRS[pair].exact else 3e-4
+    a, b, direction, cotangent = random_problem(pair, n, seed=2)
+    derivative = compiled(pair)
+    at = lambda s: jax.tree.map(
+        np.asarray, derivative(a, b, s * h * direction, direction, cotangent)
+    )
+    out, tangent, gradient = at(0)
+    # reverse mode is the transpose of forward mode
+    forward = np.sum(cotangent * tangent, axis=(1, 2))
+    assert np.allclose(forward, np.sum(gradient * direction, axis=1), rtol=1e-8, atol=1e-8)
+
+    v = {s: at(s)[0] for s in (-4, -3, -2, -1, 1, 2, 3, 4)}
+    d = [v[s] - v[-s] for s in (1, 2, 3, 4)]
+    sixth = (45 * d[0] - 9 * d[1] + d[2]) / (60 * h)
+    eighth = (672 * d[0] - 168 * d[1] + 32 * d[2] - 3 * d[3]) / (840 * h)
+    real = np.all([x[..., 0] < EMPTY / 2 for x in v.values()], axis=0) & (out[..., 0] < 0.2)
+    # where two orders of differences disagree, a case switches or higher derivatives are large
+    size = 1 + np.abs(eighth).max(axis=-1)
+    smooth = real & (np.abs(sixth - eighth).max(axis=-1) < 3e-8 * size)
+    assert smooth.sum() > 0.5 * real.sum() and smooth.sum() > 60
+    error = (np.abs(tangent - eighth).max(axis=-1) / size)[smooth]
+    print(pair, smooth.sum(), real.sum(), error.max(), np.sort(error)[-5:])
+    assert error.max() < 1e-6
+
+
+def degenerate_problem(pair, n, dtype):
+    """Poses on a coarse grid: coincident centres, parallel axes, faces that lie on each other."""
+    rng = np.random.default_rng(4)
+    turns = []
+    for axes in itertools.permutations(range(3)):
+        turn = np.eye(3)[list(axes)]
+        turns.append(turn * np.linalg.det(turn))
+    draw = lambda spread: stack(
+        [
+            Shape(
+                rng.integers(-spread, spread + 1, 3) / 8,
+                turns[rng.integers(len(turns))],
+                rng.choice([0.125, 0.25], 3),
+            )
+            for _ in range(n)
+        ],
+        dtype,
+    )
+    direction = rng.normal(size=(n, 18)).astype(dtype)
+    cotangent = rng.normal(size=(n, PAIRS[pair].points, 13)).astype(dtype)
+    return draw(1), draw(2), direction, cotangent
+
+
+@pytest.mark.parametrize("pair", NAMES, ids=IDS)
+def test_derivatives_are_finite_at_degenerate_poses(pair):
+    a, b, direction, cotangent = degenerate_problem(pair, 120, np.float64)
+    results = compiled(pair)(a, b, 0 * direction, direction, cotangent)
+    for name, result in zip(("value", "jvp", "vjp"), results):
+        bad = np.argwhere(~np.isfinite(result))
+        assert len(bad) == 0, f"{name} of pose {bad[0]}"
+    assert np.abs(results[1]).max() < 1e9
+
+
+@pytest.mark.parametrize(
+    "pair", [("plane", "cylinder"), ("sphere", "box"), ("capsule", "capsule"), ("cylinder", "box")],
+    ids="-".join,
+)
+def test_float32_derivatives_are_finite_and_close(pair):
+    for problem in (degenerate_problem(pair, 120, np.float64), random_problem(pair, 120, seed=2)):
+        a, b, direction, cotangent = problem
+        double = compiled(pair)(a, b, 0 * direction, direction, cotangent)
+        single = jax.tree.map(lambda x: np.asarray(x, np.float32), (a, b, direction, cotangent))
+        results = compiled(pair)(*single[:2], 0 * single[2], *single[2:])
+        assert all(x.dtype == jnp.float32 and np.isfinite(x).all() for x in results)
+    # at random poses the bulk agrees; a few lie at case switches or are ill-conditioned
+    error = np.abs(results[1] - double[1]).max(axis=-1) / (1 + np.abs(double[1]).max(axis=-1))
+    assert np.quantile(error, 0.9) < 2e-3
