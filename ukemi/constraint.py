@@ -6,16 +6,17 @@ contact's frame. A row that is not active has D = 0 and so exerts nothing.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from ukemi import spatial
 from ukemi.collide.pairs import Contacts, reach_of_pairs
 from ukemi.equality import equality_rows
 from ukemi.kinematics import Kinematics, Velocities, shared_reference
 from ukemi.model import Model
-from ukemi.penalty import Penalty, RowKinds
+from ukemi.penalty import CHUNK, Penalty, RowKinds
 from ukemi.tree import BALL
 
 TINY = 1e-15  # MuJoCo's mjMINVAL
@@ -211,15 +212,25 @@ def contact_jacobian(model: Model, kin: Kinematics, contacts: Contacts, dim: int
     return spatial.materialize((wrench.reshape(-1, 6) @ S.T).reshape(-1, dim, model.nv) * mask[:, None, :])
 
 
-def _contact_rows(model: Model, kin: Kinematics, v: Array, contacts: Contacts, kinds: RowKinds):
-    """J (nc·dim, nv), a_ref (nc·dim,) and the contact part of the penalty."""
+class ContactRows(NamedTuple):
+    """Rows of n contacts and their part of the penalty."""
+
+    J: Array  # (n, dim, nv)
+    aref: Array  # (n, dim)
+    D_edge: Array  # (n,)
+    D_frame: Array  # (n, dim)
+    friction: Array  # (n, dim - 1)
+    mu: Array  # (n,)
+
+
+def contact_rows(model: Model, kin: Kinematics, v: Array, contacts: Contacts, kinds: RowKinds) -> ContactRows:
+    """Rows of the given contacts."""
     dim = kinds.dim
-    table = pair_parameters(model)
     own = np.arange(1, dim) < model.pairs.layout.condim[:, None]  # directions that the pair's own dimension has
-    prm = _of_contacts(table, contacts.pair)
+    prm = _of_contacts(pair_parameters(model), contacts.pair)
     friction = jnp.where(jnp.asarray(own)[contacts.pair], prm.friction[:, : dim - 1], 0.0)
-    J = contact_jacobian(model, kin, contacts, dim).reshape(-1, model.nv)
-    velocity = (J @ v).reshape(-1, dim)
+    J = contact_jacobian(model, kin, contacts, dim)
+    velocity = (J.reshape(-1, model.nv) @ v).reshape(-1, dim)
     d = impedance(prm.solimp, contacts.distance - prm.margin)
     k, b = stiffness_damping(model, prm.solref, prm.solimp)
     push = -k * d * (contacts.distance - prm.margin)
@@ -230,8 +241,24 @@ def _contact_rows(model: Model, kin: Kinematics, v: Array, contacts: Contacts, k
     normal = np.arange(dim) == 0
     aref = jnp.where(normal, (push - b * velocity[:, 0])[:, None], -slip[:, None] * velocity)
     smooth = jnp.asarray(model.pairs.layout.condim == 1)[contacts.pair]
-    penalty = _contact_penalty(model, contacts, kinds, (1 - d) / d * prm.weight, prm.friction[:, 0], friction, smooth)
-    return J, aref.reshape(-1), penalty
+    R = (1 - d) / d * prm.weight
+    return ContactRows(J, aref, *_contact_penalty(model, contacts, kinds, R, prm.friction[:, 0], friction, smooth))
+
+
+def _active_contact_rows(model: Model, kin: Kinematics, v: Array, contacts: Contacts, kinds: RowKinds) -> ContactRows:
+    """Rows of all contact slots, computed chunk by chunk as far as contacts are active; the rest is zero."""
+    total, size = kinds.contacts, min(CHUNK, kinds.contacts)
+    like = jax.eval_shape(lambda: contact_rows(model, kin, v, contacts, kinds))
+    rows = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
+    each = contacts._replace(overflow=jnp.zeros(total, bool))
+
+    def fill(k, rows):
+        start = jnp.minimum(k * size, total - size)
+        chunk = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size), each)
+        found = contact_rows(model, kin, v, chunk, kinds)
+        return jax.tree.map(lambda out, x: lax.dynamic_update_slice_in_dim(out, x, start, 0), rows, found)
+
+    return lax.fori_loop(0, -(-contacts.active.sum() // size), fill, rows)
 
 
 def _contact_penalty(model: Model, contacts: Contacts, kinds: RowKinds, R, main, friction, smooth) -> tuple:
@@ -298,9 +325,10 @@ def constraint_rows(
     empty = jnp.zeros(0, q.dtype)
     contact = (empty, jnp.zeros((0, kinds.dim), q.dtype), jnp.zeros((0, kinds.dim - 1), q.dtype), empty)
     if kinds.contacts:
-        J_contact, a, contact = _contact_rows(model, kin, v, contacts, kinds)
-        J.append(J_contact)
-        aref.append(a)
+        rows = _active_contact_rows(model, kin, v, contacts, kinds)
+        J.append(rows.J.reshape(-1, model.nv))
+        aref.append(rows.aref.reshape(-1))
+        contact = rows[2:]
     penalty = Penalty(jnp.concatenate([*D, empty]), model.joints.frictionloss[model.joints.layout.dry], *contact)
     rows = Rows(jnp.concatenate([*J, jnp.zeros((0, model.nv), q.dtype)]), jnp.concatenate([*aref, empty]), penalty)
     return spatial.materialize(rows)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ukemi import spatial
-from ukemi.kinematics import Kinematics, Velocities, kinematics, velocities
+from ukemi.kinematics import Kinematics, Velocities, accumulate, kinematics, velocities
 from ukemi.model import Model, State
 
 
@@ -50,7 +50,7 @@ def smooth(model: Model, kin: Kinematics, v: Array) -> Smooth:
 def _body_forces(model: Model, pseudo: Array, velocity: Velocities, acceleration: Array) -> Array:
     """Forces (nb, 6) that the bodies' motion needs: f = I A + V ×* I V, with joint accelerations S a + Ṡ v."""
     inertia = spatial.spatial_inertia(pseudo)
-    A = model.tree.moves.astype(acceleration.dtype) @ acceleration - gravity(model)
+    A = accumulate(model.tree, acceleration) - gravity(model)
     momentum = spatial.materialize(spatial.apply(inertia, velocity.body))
     return spatial.apply(inertia, A) + spatial.cross_force(velocity.body, momentum)
 

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from ukemi import spatial
-from ukemi.kinematics import Kinematics, Velocities, frames, point_jacobian
+from ukemi.kinematics import Kinematics, Velocities, accumulate, frames, point_jacobian
 from ukemi.model import Model
 
 
@@ -67,7 +67,7 @@ def _joined(model: Model, kin: Kinematics, index: np.ndarray) -> tuple[_Frames, 
 def _relative(model: Model, kin: Kinematics, velocity: Velocities, v: Array, pair: tuple[_Frames, _Frames]):
     """Jacobian (n, 6, nv) of frame 1 relative to frame 2, its bias acceleration (n, 6), angular velocities (n, 3)."""
     tree = model.tree
-    A = tree.moves.astype(v.dtype) @ (velocity.S_dot * v[:, None])
+    A = accumulate(tree, velocity.S_dot * v[:, None])
     jacobian, drift, spin = [], [], []
     for frame in pair:
         arm = frame.pos - kin.ref[tree.body_tree[frame.body]]

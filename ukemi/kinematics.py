@@ -171,10 +171,21 @@ class Velocities(NamedTuple):
 
 def velocities(tree: Tree, S: Array, v: Array) -> Velocities:
     """Velocities of joints and bodies for joint velocities v (nv,)."""
-    nv = tree.nv
-    masks = np.concatenate([tree.strict, tree.anc, tree.moves]).astype(S.dtype)
-    V = spatial.materialize(masks @ (S * v[:, None]))
-    return Velocities(*spatial.materialize((V[:nv], spatial.cross_motion(V[nv : 2 * nv], S), V[2 * nv :])))
+    after = spatial.materialize(tree.anc.astype(S.dtype) @ (S * v[:, None]))  # V_j of every dof's joint
+    before = _at(after, tree.dof_above)
+    return Velocities(*spatial.materialize((before, spatial.cross_motion(after, S), _at(after, tree.body_dof))))
+
+
+def accumulate(tree: Tree, rates: Array) -> Array:
+    """Sum (nb, 6) over the dofs that move each body of their contributions (nv, 6)."""
+    return _at(tree.anc.astype(rates.dtype) @ rates, tree.body_dof)
+
+
+def _at(values: Array, dof: np.ndarray) -> Array:
+    """Rows of the given dofs, zero where there is none (-1)."""
+    if not len(values):
+        return jnp.zeros((len(dof), 6), values.dtype)
+    return jnp.where((dof >= 0)[:, None], values[np.maximum(dof, 0)], 0.0)
 
 
 # ---- point Jacobians --------------------------------------------------------------------------------------------

@@ -16,6 +16,10 @@ from ukemi import spatial
 from ukemi.tree import Static
 
 
+# Contacts come nearest first; work on them goes by chunks of this many and stops after the last active one.
+CHUNK = 8
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class RowKinds(Static):
     """How many rows of each kind there are: equality, dry friction, limits, then contacts × dim."""

@@ -4,6 +4,7 @@ Everything here is NumPy, fixed at load, hashable by content, and never differen
 """
 
 import dataclasses
+import functools
 import hashlib
 
 import numpy as np
@@ -87,6 +88,16 @@ class Tree(Static):
     @property
     def ntree(self) -> int:
         return int(self.body_tree.max()) + 1
+
+    @functools.cached_property
+    def dof_above(self) -> np.ndarray:
+        """(nv,) last dof of the block above each dof's own, -1 at the root."""
+        return np.array([max(np.nonzero(row)[0], default=-1) for row in self.strict], np.int32)
+
+    @functools.cached_property
+    def body_dof(self) -> np.ndarray:
+        """(nb,) last dof that moves each body, -1 for static ones."""
+        return np.array([max(np.nonzero(row)[0], default=-1) for row in self.moves], np.int32)
 
     @property
     def quat_joints(self) -> np.ndarray:

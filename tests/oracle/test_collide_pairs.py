@@ -1,6 +1,7 @@
 """Every pair function against MuJoCo's own contacts, over random and degenerate poses."""
 
 import functools
+import itertools
 import os
 
 os.environ["JAX_ENABLE_X64"] = "1"
@@ -16,7 +17,6 @@ from ukemi.collide.shapes import Shape
 jax.config.update("jax_enable_x64", True)
 
 MARGIN = 0.03
-SIZES = {"sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3, "plane": 3}
 
 
 class Oracle:
@@ -49,7 +49,13 @@ class Oracle:
 def batched(a: str, b: str):
     """The pair function over a batch of poses, compiled once."""
     function = PAIRS[a, b].function
-    return jax.jit(jax.vmap(lambda s, t: function(s, t, MARGIN)))
+    # compiling is what takes time here, so leave the optimiser out
+    quick = {"xla_backend_optimization_level": 0}
+    return jax.jit(jax.vmap(lambda s, t: function(s, t, MARGIN)), compiler_options=quick)
+
+
+def stack(shapes: list[Shape], dtype=np.float64) -> Shape:
+    return Shape(*(np.stack(x).astype(dtype) for x in zip(*shapes)))
 
 
 def rotation(rng: np.random.Generator) -> np.ndarray:
@@ -71,7 +77,6 @@ def random_poses(n: int, spread: float, seed: int) -> tuple[list[Shape], list[Sh
 def compare(a: str, b: str, shapes_a: list[Shape], shapes_b: list[Shape], tol: float = 1e-9) -> int:
     """Asserts that both find the same set of contacts; returns how many there were."""
     oracle = Oracle(a, b)
-    stack = lambda shapes: Shape(*(np.stack(x) for x in zip(*shapes)))
     hits = jax.tree.map(np.asarray, batched(a, b)(stack(shapes_a), stack(shapes_b)))
     assert all(np.isfinite(x).all() for x in hits)
     total = 0
@@ -95,9 +100,167 @@ def compare(a: str, b: str, shapes_a: list[Shape], shapes_b: list[Shape], tol: f
 
 
 EXACT = [pair for pair, routine in PAIRS.items() if routine.exact]
+CONVEX = [pair for pair, routine in PAIRS.items() if not routine.exact]
+ids = lambda pairs: ["-".join(pair) for pair in pairs]
 
 
-@pytest.mark.parametrize("a, b", EXACT, ids=["-".join(pair) for pair in EXACT])
-@pytest.mark.parametrize("spread", [0.05, 0.3])
+@pytest.mark.parametrize("a, b", EXACT, ids=ids(EXACT))
+@pytest.mark.parametrize("spread", [0.05, 0.25])
 def test_same_contacts_as_mujoco(a, b, spread):
-    assert compare(a, b, *random_poses(1000, spread, seed=1)) > 100
+    assert compare(a, b, *random_poses(1000, spread, seed=1)) > 300
+
+
+def grid_poses(n: int, seed: int) -> tuple[list[Shape], list[Shape]]:
+    """Aligned poses whose coordinates are exact in binary, so that ties are exact too."""
+    rng = np.random.default_rng(seed)
+    turns = []
+    for axes, signs in itertools.product(itertools.permutations(range(3)), np.ndindex(2, 2, 2)):
+        turn = np.eye(3)[list(axes)] * (1 - 2 * np.array(signs))
+        if np.linalg.det(turn) > 0:
+            turns.append(turn)
+    draw = lambda: Shape(
+        rng.integers(-4, 5, 3) / 16, turns[rng.integers(24)], rng.choice([2, 3, 4], 3) / 16
+    )
+    return tuple([draw() for _ in range(n)] for _ in range(2))
+
+
+@pytest.mark.parametrize("a, b", EXACT, ids=ids(EXACT))
+def test_same_contacts_at_aligned_poses(a, b):
+    shapes_a, shapes_b = grid_poses(600, seed=2)
+    if (a, b) == ("plane", "capsule"):
+        # an upright capsule on a wall: MuJoCo's friction frame is singular there, ours is not
+        keep = [
+            abs(s.mat[:, 2] @ t.mat[:, 2]) < 0.5 or abs(s.mat[0, 2]) < 0.5
+            for s, t in zip(shapes_a, shapes_b)
+        ]
+        shapes_a, shapes_b = (list(itertools.compress(x, keep)) for x in (shapes_a, shapes_b))
+    if (a, b) == ("capsule", "box"):
+        # an end exactly above an edge may give a second contact here, where MuJoCo gives one
+        ends = [t.mat.T @ (s.pos - t.pos + k * s.size[1] * s.mat[:, 2])
+                for s, t in zip(shapes_a, shapes_b) for k in (-1, 1)]
+        at_rim = [np.any(abs(e) == shapes_b[i // 2].size) for i, e in enumerate(ends)]
+        keep = [not (at_rim[2 * i] or at_rim[2 * i + 1]) for i in range(len(shapes_a))]
+        shapes_a, shapes_b = (list(itertools.compress(x, keep)) for x in (shapes_a, shapes_b))
+    assert compare(a, b, shapes_a, shapes_b) > 100
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-12, 1e-8, 1e-5, 9e-5, 2e-4, 1e-2])
+def test_same_contacts_of_nearly_parallel_capsules(angle):
+    rng = np.random.default_rng(3)
+    shapes_a, shapes_b = [], []
+    for _ in range(100):
+        axis, quat, tilt = rng.normal(size=3), np.zeros(4), np.zeros(9)
+        mujoco.mju_axisAngle2Quat(quat, axis / np.linalg.norm(axis), angle)
+        mujoco.mju_quat2Mat(tilt, quat)
+        a, b = random_shape(rng, 0.0), random_shape(rng, 0.0)
+        beside = np.array([a.size[0] + b.size[0], 0, rng.uniform(-0.4, 0.4)])
+        shapes_a.append(a)
+        shapes_b.append(Shape(a.mat @ beside, tilt.reshape(3, 3) @ a.mat, b.size))
+    assert compare("capsule", "capsule", shapes_a, shapes_b) > 50
+
+
+def support(kind: str, shape: Shape, direction: np.ndarray) -> float:
+    """Support function about the shape's centre, written anew for the test."""
+    x, y, z = shape.mat.T @ direction
+    r = shape.size
+    return {
+        "sphere": lambda: r[0],
+        "capsule": lambda: r[0] + r[1] * abs(z),
+        "ellipsoid": lambda: np.linalg.norm(r * (x, y, z)),
+        "cylinder": lambda: r[0] * np.hypot(x, y) + r[1] * abs(z),
+        "box": lambda: r @ np.abs((x, y, z)),
+    }[kind]()
+
+
+@pytest.mark.parametrize("a, b", CONVEX, ids=ids(CONVEX))
+def test_convex_depth_is_mujocos_or_better(a, b):
+    shapes_a, shapes_b = random_poses(600, 0.25, seed=5)
+    hits = jax.tree.map(np.asarray, batched(a, b)(stack(shapes_a), stack(shapes_b)))
+    oracle = Oracle(a, b)
+    agree, shallow = 0, 0
+    for i, (s, t) in enumerate(zip(shapes_a, shapes_b)):
+        separation = lambda n: n @ (t.pos - s.pos) - support(a, s, n) - support(b, t, n)
+        ours, normal = hits.distance[i, 0], hits.frame[i, 0, 0]
+        # the distance is what separates the shapes along the normal
+        assert abs(ours - separation(normal)) < 1e-7
+        # the other contacts are nowhere deeper than the first
+        assert np.all(hits.distance[i, 1:] > ours - 1e-7)
+        distance, point, frame = oracle(s, t)
+        if len(distance) == 0:
+            assert ours > MARGIN - 1e-6
+            continue
+        deepest = np.argmin(distance)
+        if distance[deepest] < -0.05:
+            continue
+        shallow += 1
+        # no direction separates more: not MuJoCo's either
+        assert ours > separation(frame[deepest, 0]) - 1e-6
+        agree += abs(ours - distance[deepest]) < 1e-6 and np.all(
+            abs(normal - frame[deepest, 0]) < 1e-3
+        )
+    # MuJoCo's several contacts of cylinders do not always include the deepest point
+    assert shallow > 50 and agree > 0.85 * shallow
+
+
+NOT_PLANE = [pair for pair in PAIRS if pair[0] != "plane" and pair != ("box", "box")]
+
+
+@pytest.mark.parametrize("a, b", NOT_PLANE, ids=ids(NOT_PLANE))
+def test_distance_of_separated_shapes(a, b):
+    """The least distance is right also far beyond the margin."""
+    shapes_a, shapes_b = random_poses(300, 0.5, seed=6)
+    hits = jax.tree.map(np.asarray, batched(a, b)(stack(shapes_a), stack(shapes_b)))
+    oracle, fromto, checked = Oracle(a, b), np.zeros(6), 0
+    for i, (s, t) in enumerate(zip(shapes_a, shapes_b)):
+        oracle(s, t)
+        distance = mujoco.mj_geomDistance(oracle.model, oracle.data, 0, 1, 2.0, fromto)
+        if distance > 1e-3:
+            checked += 1
+            assert abs(hits.distance[i].min() - distance) < 1e-6
+    assert checked > 100
+
+
+def turn_x(angle: float) -> np.ndarray:
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([[1, 0, 0], [0, c, -s], [0, s, c]])
+
+
+UP, LYING = np.eye(3), turn_x(np.pi / 2)
+
+
+@pytest.mark.parametrize(
+    "a, b, height, mat, points",
+    [
+        ("cylinder", "box", 0.2, UP, 3),
+        ("cylinder", "box", 0.2, turn_x(1e-4), 3),
+        ("cylinder", "box", 0.1, LYING, 2),
+        ("cylinder", "cylinder", 0.2, UP, 3),
+        ("cylinder", "cylinder", 0.1, LYING, 2),
+        ("capsule", "cylinder", 0.1, LYING, 2),
+    ],
+)
+def test_flat_contact_supports_the_weight(a, b, height, mat, points):
+    """A shape that stands or lies on another one has contacts around its centre of mass."""
+    depth, centre = 1e-3, np.array([0.02, 0.01])
+    upper = Shape(np.array([*centre, 0.3 + height - depth]), mat, np.array([0.1, 0.2, 0.0]))
+    lower = Shape(np.zeros(3), UP, np.array([0.25, 0.3, 0.3]))
+    hit = jax.tree.map(lambda x: np.asarray(x[0]), batched(a, b)(stack([upper]), stack([lower])))
+    real = hit.distance < 0.0
+    assert np.allclose(hit.distance[real], -depth, atol=2e-5)
+    assert np.allclose(hit.frame[0, 0], [0, 0, -1], atol=1e-6)
+    around = hit.point[real, :2] - centre
+    if points == 3:  # the centre is well inside: from every side some contact is far out
+        for angle in np.linspace(0, 2 * np.pi, 12):
+            assert (around @ [np.cos(angle), np.sin(angle)]).max() > 0.05
+    else:
+        assert around[:, 1].max() > 0.15 and around[:, 1].min() < -0.15
+
+
+@pytest.mark.parametrize("a, b", [("plane", "box"), ("sphere", "capsule"), ("box", "box"), ("cylinder", "box")])
+def test_float32_agrees(a, b):
+    shapes_a, shapes_b = random_poses(300, 0.2, seed=7)
+    double = batched(a, b)(stack(shapes_a), stack(shapes_b))
+    single = batched(a, b)(*(stack(x, np.float32) for x in (shapes_a, shapes_b)))
+    assert all(x.dtype == np.float32 and np.isfinite(x).all() for x in single)
+    error = np.abs(np.sort(double.distance) - np.sort(single.distance)).max(axis=1)
+    assert np.quantile(error, 0.97) < 2e-5

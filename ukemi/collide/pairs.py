@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from ukemi import spatial
 from ukemi.collide.primitives import PAIRS
@@ -14,8 +14,8 @@ from ukemi.kinematics import Kinematics, geom_frames
 from ukemi.model import Model, PairGroup, PairLayout
 
 # Contact points that one moving geom typically makes at once: what the default capacity counts on.
-TYPICAL = {"sphere": 1, "capsule": 2, "ellipsoid": 1, "cylinder": 4, "box": 8, "mesh": 0, "plane": 0}
-# Pairs of a group that are examined in detail without a broad phase.
+TYPICAL = {"sphere": 1, "capsule": 2, "ellipsoid": 1, "cylinder": 3, "box": 6, "mesh": 0, "plane": 0}
+# Pairs of a group that can be examined in detail at the least.
 FEW = 12
 
 
@@ -117,21 +117,22 @@ def detect(model: Model, kin: Kinematics) -> Contacts:
     if not layout.groups:
         return _no_contacts(model)
     pos, mat = geom_frames(model, kin)
-    reach, margin, reaction = bounding_radius(model), *reach_of_pairs(model)
+    margin, gap = reach_of_pairs(model)
+    near = _apart(model, pos, mat) - margin - gap
     distances, hits, pairs, overflow, first = [], [], [], jnp.zeros((), bool), 0
     for group in layout.groups:
         own = slice(first, first + len(group.geoms))
-        index, lost = _broad_phase(group, margin[own], pos, reach)
-        hit = _narrow_phase(model, group, index, margin[own] + reaction[own], pos, mat)
+        index, count = _broad_phase(group, near[own])
+        hit = _narrow_phase(model, group, index, count, (margin + gap)[own], pos, mat)
         distances.append(hit.distance.reshape(-1))
         hits.append(jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1))
         pairs.append(jnp.repeat(first + index, PAIRS[group.types].points))
-        overflow, first = overflow | lost, first + len(group.geoms)
+        overflow, first = overflow | (count > group.slots), first + len(group.geoms)
     distance, hit, pair = (jnp.concatenate(part) for part in (distances, hits, pairs))
-    near = (distance - margin[pair]).astype(jnp.float32)
-    _, keep = jax.lax.top_k(-near, layout.capacity)
+    excess = (distance - margin[pair]).astype(jnp.float32)
+    _, keep = lax.top_k(-excess, layout.capacity)
     if layout.capacity < len(distance):
-        overflow = overflow | ((near < 0).sum() > layout.capacity)
+        overflow = overflow | ((excess < 0).sum() > layout.capacity)
     distance, hit, pair = spatial.materialize((distance[keep], hit[keep], pair[keep]))
     return Contacts(
         active=distance < margin[pair],
@@ -154,36 +155,70 @@ def reach_of_pairs(model: Model) -> tuple[Array, Array]:
     return jnp.where(listed, pairs.margin[k], margin), jnp.where(listed, pairs.gap[k], gap)
 
 
-def bounding_radius(model: Model) -> Array:
-    """Radius (ng,) of the sphere about each geom's origin that holds it [m]; 0 for planes."""
-    size, kinds = model.geoms.size, np.array(model.geoms.layout.type)
-    radius = {
-        "sphere": size[:, 0],
-        "capsule": size[:, 0] + size[:, 1],
-        "cylinder": spatial.safe_norm(size[:, :2]),
-        "ellipsoid": size.max(-1),
-        "box": spatial.safe_norm(size),
-    }
-    return sum((jnp.where(kinds == kind, r, 0.0) for kind, r in radius.items()), jnp.zeros(len(kinds), size.dtype))
+def bounding_capsules(model: Model) -> tuple[Array, Array]:
+    """Half axis (ng, 3) in the geom's frame and radius (ng,) of a capsule that holds each geom [m]."""
+    size, kinds = model.geoms.size, np.array(model.geoms.layout.type)[:, None]
+    zero = jnp.zeros_like(size[:, 0])
+    order = jnp.sort(size, -1)  # of boxes and ellipsoids; the capsule lies along the longest
+    along = jnp.arange(3) == jnp.argmax(size, -1)[:, None]
+    z = np.array([0.0, 0.0, 1.0], size.dtype)
+    long = (kinds == "capsule") | (kinds == "cylinder")  # a cylinder's rim is one radius from its axis' end
+    half = jnp.where(long, size[:, 1:2] * z, 0.0)
+    half = jnp.where(kinds == "box", along * order[:, 2:], half)
+    half = jnp.where(kinds == "ellipsoid", along * (order[:, 2:] - order[:, 1:2]), half)
+    kinds = kinds[:, 0]
+    radius = jnp.where(kinds == "box", spatial.safe_norm(order[:, :2]), size[:, 0])
+    radius = jnp.where(kinds == "ellipsoid", order[:, 1], radius)
+    return half, jnp.where((kinds == "plane") | (kinds == "mesh"), zero, radius)
 
 
-def _broad_phase(group: PairGroup, margin: Array, pos: Array, reach: Array) -> tuple[Array, Array]:
-    """Pairs of the group to examine (slots,), those whose bounding spheres are nearest, and whether any is lost."""
-    n = len(group.geoms)
-    if group.slots == n:
-        return np.arange(n), jnp.zeros((), bool)
-    a, b = group.geoms.T
-    apart = spatial.safe_norm(pos[b] - pos[a]) - reach[a] - reach[b]
-    near = (apart - margin).astype(jnp.float32)
-    _, index = jax.lax.top_k(-near, group.slots)
-    return index, (near < 0).sum() > group.slots
+def _apart(model: Model, pos: Array, mat: Array) -> Array:
+    """Distance (pairs,) between the bounding capsules of each pair [m]: never more than that of the shapes."""
+    a, b = model.pairs.layout.geoms.T
+    half, radius = bounding_capsules(model)
+    end = spatial.materialize(spatial.apply(mat, half))
+    u, w, r = end[a], end[b], pos[b] - pos[a]
+    uu, ww, uw = (u * u).sum(-1), (w * w).sum(-1), (u * w).sum(-1)
+    ur, wr = (u * r).sum(-1), (w * r).sum(-1)
+    # closest points s u and r + t w of two segments, |s|, |t| ≤ 1, by three alternating exact minimisations: with
+    # the first from the lines' common normal this is the exact pair, up to parallel segments where any will do
+    cross = uu * ww - uw * uw
+    s = jnp.clip((ur * ww - wr * uw) / jnp.where(cross > 1e-12, cross, 1.0), -1, 1)
+    t = jnp.clip((s * uw - wr) / jnp.where(ww > 0, ww, 1.0), -1, 1)
+    s = jnp.clip((t * uw + ur) / jnp.where(uu > 0, uu, 1.0), -1, 1)
+    gap = r + t[:, None] * w - s[:, None] * u
+    return spatial.safe_norm(gap) - radius[a] - radius[b]
 
 
-def _narrow_phase(model: Model, group: PairGroup, index, margin: Array, pos: Array, mat: Array) -> Hit:
-    """Contact points (slots, points) of the chosen pairs."""
-    geoms = group.geoms if isinstance(index, np.ndarray) else jnp.asarray(group.geoms)[index]
-    a, b = (Shape(pos[g], mat[g], model.geoms.size[g]) for g in (geoms[:, 0], geoms[:, 1]))
-    return jax.vmap(PAIRS[group.types].function)(a, b, margin[index])
+def _broad_phase(group: PairGroup, near: Array) -> tuple[Array, Array]:
+    """Pairs of the group to examine (slots,), nearest first, and how many of the group are near at all."""
+    if group.types[0] == "plane":
+        return np.arange(len(group.geoms)), jnp.full((), len(group.geoms))
+    _, index = lax.top_k(-near.astype(jnp.float32), group.slots)
+    return index, (near < 0).sum()
+
+
+def _narrow_phase(model: Model, group: PairGroup, index, count: Array, margin: Array, pos: Array, mat: Array) -> Hit:
+    """Contact points (slots, points) of the chosen pairs: chunk by chunk, as far as pairs are near."""
+    pair, size = PAIRS[group.types], model.geoms.size
+
+    def examine(index):
+        geoms = group.geoms[index] if isinstance(index, np.ndarray) else jnp.asarray(group.geoms)[index]
+        a, b = (Shape(pos[g], mat[g], size[g]) for g in (geoms[:, 0], geoms[:, 1]))
+        return jax.vmap(pair.function)(a, b, margin[index])
+
+    if group.types[0] == "plane":
+        return examine(index)
+    n, k, chunk = group.slots, pair.points, min(8 if pair.exact else 2, group.slots)
+    zero = jnp.zeros((n, k, 12), pos.dtype)
+    blank = Hit(jnp.full((n, k), EMPTY, pos.dtype), zero[..., :3], zero[..., :9].reshape(n, k, 3, 3))
+
+    def fill(i, hits):
+        start = jnp.minimum(i * chunk, n - chunk)
+        found = examine(lax.dynamic_slice_in_dim(index, start, chunk))
+        return jax.tree.map(lambda out, x: lax.dynamic_update_slice_in_dim(out, x, start, 0), hits, found)
+
+    return lax.fori_loop(0, -(-jnp.minimum(count, n) // chunk), fill, blank)
 
 
 def _no_contacts(model: Model) -> Contacts:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
-from jax import Array
+from jax import Array, lax
 
 from ukemi import spatial
 from ukemi.dynamics import bias_slope
@@ -105,7 +105,7 @@ def total_force(now) -> Array:
 
 
 def _solve_symmetric(matrix: Array, rhs: Array) -> Array:
-    return jsl.cho_solve((jnp.linalg.cholesky(matrix), True), rhs)
+    return jsl.cho_solve((lax.linalg.cholesky(matrix, symmetrize_input=False), True), rhs)
 
 
 def _force_slope(model: Model, now, v: Array) -> Array:

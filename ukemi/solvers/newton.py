@@ -13,11 +13,7 @@ from jax import Array, lax
 from ukemi import penalty as p_
 from ukemi import spatial
 from ukemi.constraint import Rows
-from ukemi.penalty import RowKinds
-
-
-# Contacts whose rows enter the Hessian together: the loop stops after the chunks that hold active contacts.
-CHUNK = 8
+from ukemi.penalty import CHUNK, RowKinds
 
 
 class Solution(NamedTuple):
