@@ -184,7 +184,8 @@ def test_convex_depth_is_mujocos_or_better(a, b):
         # the distance is what separates the shapes along the normal
         assert abs(ours - separation(normal)) < 1e-7
         # the other contacts are nowhere deeper than the first
-        assert np.all(hits.distance[i, 1:] > ours - 1e-7)
+        # (nearly parallel round walls: but for their curvature)
+        assert np.all(hits.distance[i, 1:] > ours - 1e-4 * (a != "box" and b != "box") - 1e-7)
         distance, point, frame = oracle(s, t)
         if len(distance) == 0:
             assert ours > MARGIN - 1e-6
@@ -192,14 +193,17 @@ def test_convex_depth_is_mujocos_or_better(a, b):
         deepest = np.argmin(distance)
         if distance[deepest] < -0.05:
             continue
-        shallow += 1
         # no direction separates more: not MuJoCo's either
-        assert ours > separation(frame[deepest, 0]) - 1e-6
+        theirs = separation(frame[deepest, 0])
+        assert ours > theirs - 1e-6
+        # MuJoCo's several contacts of cylinders do not always include the deepest point
+        if abs(theirs - distance[deepest]) > 1e-6:
+            continue
+        shallow += 1
         agree += abs(ours - distance[deepest]) < 1e-6 and np.all(
             abs(normal - frame[deepest, 0]) < 1e-3
         )
-    # MuJoCo's several contacts of cylinders do not always include the deepest point
-    assert shallow > 50 and agree > 0.85 * shallow
+    assert shallow > 50 and agree >= 0.98 * shallow
 
 
 NOT_PLANE = [pair for pair in PAIRS if pair[0] != "plane" and pair != ("box", "box")]
@@ -256,7 +260,9 @@ def test_flat_contact_supports_the_weight(a, b, height, mat, points):
         assert around[:, 1].max() > 0.15 and around[:, 1].min() < -0.15
 
 
-@pytest.mark.parametrize("a, b", [("plane", "box"), ("sphere", "capsule"), ("box", "box"), ("cylinder", "box")])
+@pytest.mark.parametrize(
+    "a, b", [("plane", "box"), ("sphere", "capsule"), ("box", "box"), ("cylinder", "box")]
+)
 def test_float32_agrees(a, b):
     shapes_a, shapes_b = random_poses(300, 0.2, seed=7)
     double = batched(a, b)(stack(shapes_a), stack(shapes_b))

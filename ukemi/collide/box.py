@@ -210,7 +210,9 @@ def capsule_box(a: Shape, b: Shape, margin: Array) -> Hit:
     """One or two contacts: the ball nearest to the box, and one where the capsule leaves it.
 
     The second contact is MuJoCo's heuristic: from the nearest face, edge or corner along the
-    capsule to where it ends or where the box does.
+    capsule to where it ends or where the box does. A point exactly on a corner counts as the
+    corner, so that a capsule whose end lies exactly above an edge keeps its second contact, which
+    MuJoCo drops.
     """
     pos, half = unrotate(b.mat, a.pos - b.pos), unrotate(b.mat, a.mat[:, 2]) * a.size[1]
     first, second = _balls_on_axis(pos, half, b.size)

@@ -12,8 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .geometry import clamp, cross, dot, first_slots, hit_with_shared_normal, rotate, smallest, take
-from .geometry import unrotate
+from .geometry import (
+    clamp,
+    cross,
+    dot,
+    first_slots,
+    hit_with_shared_normal,
+    rotate,
+    smallest,
+    take,
+    unrotate,
+)
 from .shapes import EMPTY, Hit, Shape
 
 NEVER = -1e6  # separation along an axis that does not exist [m]

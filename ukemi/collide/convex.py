@@ -17,6 +17,11 @@ iteration (Andersen, Christiansen, Conn & Overton 2000, for sums of norms) solve
 together, with |A_m n| smoothed by an ε that shrinks to rounding; it takes a fixed number of
 steps and no branches. It starts from the best of a set of candidate directions.
 
+Differences from MuJoCo's GJK and EPA: the direction is found to rounding, not to a tolerance, and
+it is the best of several local optima, so depths are never larger than MuJoCo's where shapes
+overlap by less than their size; in deeper overlap (below a tenth of the sum of sizes or more) one
+pose in some hundreds ends in a local optimum that is a few percent deeper.
+
 Derivatives never see the iteration: the implicit rule is applied to the equations above, as one
 linear step whose value is zero.
 """
@@ -92,9 +97,8 @@ def _shape_rows(kind: str, shape: Shape) -> Array:
 
 def _same_summand(kind_a: str, kind_b: str) -> np.ndarray:
     """(K, K) one where two rows belong to the same summand."""
-    labels = [(kind, row[2]) for kind, side in ((kind_a, "a"), (kind_b, "b")) for row in ROWS[kind][0]]
-    sides = ["a"] * len(ROWS[kind_a][0]) + ["b"] * len(ROWS[kind_b][0])
-    keys = [(side, label) for side, label in zip(sides, labels)]
+    sides = (("a", kind_a), ("b", kind_b))
+    keys = [(side, row[2]) for side, kind in sides for row in ROWS[kind][0]]
     return np.array([[float(p == q) for q in keys] for p in keys])
 
 

@@ -6,6 +6,9 @@ cylinder or capsule lies (a segment). Contacts are then added where lines throug
 the two regions leave it: along the segment if there is one, else along two tangents through the
 middle of the overlap. Their distances are those between the two flat parts along the normal,
 so that they grow as the shapes tilt and the extra contacts fade by themselves.
+
+MuJoCo clips polygons that approximate the two parts instead. Its points differ from these, and
+its deepest one may be less deep than the shapes are; here the first contact always is the deepest.
 """
 
 from typing import NamedTuple
@@ -76,13 +79,21 @@ def _cylinder_region(shape: Shape, towards: Array) -> _Region:
 REGIONS = {"capsule": _line_region, "cylinder": _cylinder_region, "box": _face_region}
 
 
-def _interval(shape: Shape, region: _Region, origin: Array, line: Array) -> tuple[Array, Array]:
+def _steepness(region: _Region, normal: Array) -> Array:
+    """normal·region.normal, made harmless where the part is not nearly flat and goes unused."""
+    slope = dot(region.normal, normal)
+    return jnp.where(jnp.abs(slope) > 0.5, slope, 1.0)
+
+
+def _interval(shape: Shape, region: _Region, normal: Array, origin: Array, line: Array):
     """Where lines origin + t line, (n, 3) each, run inside a region: t from (n,) to (n,).
 
-    The lines are moved along the region's normal onto its plane. An interval whose begin is
-    above its end is empty.
+    The lines are moved along the contact normal onto the region's plane. An interval whose
+    begin is above its end is empty.
     """
-    line = line - region.normal * dot(line, region.normal)[:, None]
+    lift = normal / _steepness(region, normal)
+    origin = origin + lift * dot(region.centre - origin, region.normal)[:, None]
+    line = line - lift * dot(line, region.normal)[:, None]
     start = unrotate(shape.mat, origin - shape.pos)
     slope = unrotate(shape.mat, line)
     flat = jnp.abs(slope) < smallest(slope)
@@ -108,9 +119,10 @@ def _interval(shape: Shape, region: _Region, origin: Array, line: Array) -> tupl
     return low, jnp.where(round_, jnp.minimum(high, disc_high), high)
 
 
-def _common(shapes: Shape, regions: _Region, origin: Array, line: Array) -> tuple[Array, Array]:
+def _common(shapes: Shape, regions: _Region, normal: Array, origin: Array, line: Array):
     """The interval (n,), (n,) of lines (n, 3), (n, 3) that is inside both regions."""
-    low, high = jax.vmap(_interval, in_axes=(0, 0, None, None))(shapes, regions, origin, line)
+    inside = jax.vmap(_interval, in_axes=(0, 0, None, None, None))
+    low, high = inside(shapes, regions, normal, origin, line)
     return jnp.max(low, axis=0), jnp.min(high, axis=0)
 
 
@@ -120,7 +132,7 @@ def _lines(shapes: Shape, regions: _Region, normal: Array) -> tuple[Array, Array
     straight = jnp.any(regions.straight)
     # the middle of the overlap on the line between the centres
     apart = regions.centre[1] - regions.centre[0]
-    low, high = _common(shapes, regions, regions.centre[:1], apart[None])
+    low, high = _common(shapes, regions, normal, regions.centre[:1], apart[None])
     middle = 0.5 * (jnp.clip(low[0], 0.0, 1.0) + jnp.clip(high[0], 0.0, 1.0))
 
     tangents = contact_frame(normal)[1:]
@@ -153,14 +165,14 @@ def _extra_contacts(shapes: Shape, regions: _Region, found: Witness) -> tuple[Ar
     """
     normal = found.normal
     origin, line, used = _lines(shapes, regions, normal)
-    low, high = _common(shapes, regions, origin, line)
+    low, high = _common(shapes, regions, normal, origin, line)
     facing = _facing(shapes, regions, normal)
     real = used & facing & (low <= high)
     low, high = jnp.where(real, low, 0.0), jnp.where(real, high, 0.0)
     place = jnp.concatenate([origin + line * low[:, None], origin + line * high[:, None]])
 
     # heights (4, 2) of both flat parts above these places, along the normal
-    slope = jnp.where(facing, dot(regions.normal, normal), 1.0)
+    slope = jax.vmap(_steepness, in_axes=(0, None))(regions, normal)
     height = dot(regions.centre - place[:, None], regions.normal) / slope
     point = place + normal * (0.5 * jnp.sum(height, axis=1))[:, None]
     # a contact that repeats the witness would count twice
