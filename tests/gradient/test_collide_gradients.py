@@ -39,7 +39,7 @@ def moved(shape: Shape, x):
 
 @functools.cache
 def compiled(pair):
-    """Value, jvp and vjp at a displacement, over a batch; one program, since compiling takes longest."""
+    """Value, jvp and vjp at a displacement, over a batch: one program, to compile once."""
     function = PAIRS[pair].function
 
     def value(a, b, x):
@@ -65,7 +65,10 @@ def stack(shapes, dtype=np.float64):
 def random_problem(pair, n, seed):
     rng = np.random.default_rng(seed)
     draw = lambda: stack(
-        [Shape(rng.uniform(-0.2, 0.2, 3), rotation(rng), rng.uniform(0.1, 0.3, 3)) for _ in range(n)]
+        [
+            Shape(rng.uniform(-0.2, 0.2, 3), rotation(rng), rng.uniform(0.1, 0.3, 3))
+            for _ in range(n)
+        ]
     )
     a, b = draw(), draw()
     k = PAIRS[pair].points
@@ -95,7 +98,6 @@ def test_derivatives_match_central_differences(pair):
     smooth = real & (np.abs(sixth - eighth).max(axis=-1) < 3e-8 * size)
     assert smooth.sum() > 0.5 * real.sum() and smooth.sum() > 60
     error = (np.abs(tangent - eighth).max(axis=-1) / size)[smooth]
-    print(pair, smooth.sum(), real.sum(), error.max(), np.sort(error)[-5:])
     assert error.max() < 1e-6
 
 

@@ -69,7 +69,7 @@ class _Axis(NamedTuple):
 
 
 def _separations(pose: _Pose) -> tuple[Array, Array, Array]:
-    """Separation along the six face normals (6,) and nine edge pairs (9,), and their axes (9, 3)."""
+    """Separation along face normals (6,) and edge pairs (9,), and the latters' axes (9, 3)."""
     turn, apart, size_a, size_b = pose
     face_a = jnp.abs(apart) - size_a - rotate(jnp.abs(turn), size_b)
     face_b = jnp.abs(unrotate(turn, apart)) - size_b - unrotate(jnp.abs(turn), size_a)

@@ -127,7 +127,7 @@ def _common(shapes: Shape, regions: _Region, normal: Array, origin: Array, line:
 
 
 def _lines(shapes: Shape, regions: _Region, normal: Array) -> tuple[Array, Array, Array]:
-    """Two lines through the overlap: origins (2, 3), unit directions (2, 3), which are used (2,)."""
+    """Two lines through the overlap: origins (2, 3), directions (2, 3), which are used (2,)."""
     a_straight = regions.straight[0]
     straight = jnp.any(regions.straight)
     # the middle of the overlap on the line between the centres

@@ -66,8 +66,9 @@ def plane_cylinder(a: Shape, b: Shape, margin: Array) -> Hit:
     rim = radius * steady_unit(slope, down, b.mat[:, 0])
     across = 0.75**0.5 * cross(rim, down)
     near = b.pos + half * down
+    far = b.pos - half * down
     corners = jnp.stack(
-        [near + rim, b.pos - half * down + rim, near - 0.5 * rim + across, near - 0.5 * rim - across]
+        [near + rim, far + rim, near - 0.5 * rim + across, near - 0.5 * rim - across]
     )
     distance, point = _drop(a, corners, 0.0)
     return hit_with_shared_normal(distance, point, normal)
