@@ -1,4 +1,12 @@
-"""Compare one state's forward dynamics and next state with MuJoCo's, stage by stage."""
+"""Compare forward dynamics and next states with MuJoCo's, stage by stage, over random states.
+
+As a script it surveys models: python tests/oracle/harness.py MODEL...
+"""
+
+import copy
+import dataclasses
+import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -6,9 +14,19 @@ import mujoco
 import numpy as np
 
 import ukemi as uk
-import ukemi.source
+from ukemi.collide.primitives import PAIRS
+from ukemi.kinematics import geom_frames
+from ukemi.methods.integrators import INTEGRATORS
 from ukemi.methods.soft import Soft
 from ukemi.model import Cache, Input, State
+
+jax.config.update("jax_enable_x64", True)
+
+# Compiling is what takes time here, not running; and every optimisation left out is one that cannot hide an error.
+QUICK = {"xla_backend_optimization_level": 0}
+CONVERGED = Soft(iterations=300, line_search_iterations=200, tolerance=1e-13)
+SLIDE, FREE, BALL = mujoco.mjtJoint.mjJNT_SLIDE, mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_BALL
+GEOM = {int(getattr(mujoco.mjtGeom, f"mjGEOM_{t.upper()}")): t for t in sorted({t for pair in PAIRS for t in pair})}
 
 
 def converged(m: mujoco.MjModel) -> mujoco.MjModel:
@@ -24,60 +42,191 @@ def converged(m: mujoco.MjModel) -> mujoco.MjModel:
     return m
 
 
-def random_states(m: mujoco.MjModel, n: int, seed: int = 0) -> list[tuple]:
-    """(qpos, qvel, act, ctrl, warm) of n states: noise about the keyframes and qpos0, then random control for a while."""
-    rng, d, out = np.random.default_rng(seed), mujoco.MjData(m), []
-    limited = m.actuator_ctrllimited.astype(bool)
-    low = np.where(limited, m.actuator_ctrlrange[:, 0], -1.0) if m.nu else np.zeros(0)
-    high = np.where(limited, m.actuator_ctrlrange[:, 1], 1.0) if m.nu else np.zeros(0)
-    tries = 0
-    while len(out) < n:
-        tries += 1
-        mujoco.mj_resetData(m, d)
-        if m.nkey and rng.random() < 0.5:
-            mujoco.mj_resetDataKeyframe(m, d, rng.integers(m.nkey))
-        noise = rng.choice([0.02, 0.1, 0.5])
-        shift = noise * rng.normal(size=m.nv)
-        for j in range(m.njnt):
-            if m.jnt_type[j] == mujoco.mjtJoint.mjJNT_FREE:
-                shift[m.jnt_dofadr[j] : m.jnt_dofadr[j] + 3] *= 0.3
-        mujoco.mj_integratePos(m, d.qpos, shift, 1.0)
-        d.qvel[:] = rng.choice([0.1, 1.0, 3.0]) * rng.normal(size=m.nv)
-        d.act[:] = 0.3 * rng.normal(size=m.na)
-        for _ in range(rng.integers(0, 120)):
-            d.ctrl[:] = rng.uniform(low, high)
-            mujoco.mj_step(m, d)
-        fine = np.isfinite(d.qpos).all() and np.abs(d.qvel).max(initial=0) < 100 and np.abs(d.qpos).max(initial=0) < 100
-        if not fine and tries < 20 * n:
-            continue
-        ctrl = rng.uniform(low, high) * rng.choice([1.0, 1.3])
-        out.append(tuple(np.array(x) for x in (d.qpos, d.qvel, d.act, ctrl, d.qacc_warmstart)))
+# ---- random states -----------------------------------------------------------------------------------------------
+
+
+class Sample(NamedTuple):
+    """A state with what acts on it, in MuJoCo's layout."""
+
+    q: np.ndarray
+    v: np.ndarray
+    act: np.ndarray
+    ctrl: np.ndarray
+    warm: np.ndarray
+    qfrc: np.ndarray
+    xfrc: np.ndarray
+    mocap_pos: np.ndarray
+    mocap_quat: np.ndarray
+
+
+def random_states(m: mujoco.MjModel, n: int, seed: int = 0) -> list[Sample]:
+    """n states that mix active and inactive constraints.
+
+    Noise about qpos0 and the keyframes, some joints set onto their limits, what floats let down to the ground; then
+    random controls for a while. Those that MuJoCo finds unstable are drawn again.
+    """
+    m = copy.copy(m)
+    m.opt.tolerance, m.opt.iterations, m.opt.ls_iterations = 1e-8, 50, 50
+    rng, out, tries = np.random.default_rng(seed), [], 0
+    silent = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda message: None)
+    try:
+        while len(out) < n:
+            tries += 1
+            if tries > 30 * n:
+                raise RuntimeError(f"{tries} tries found only {len(out)} of {n} stable states")
+            sample = _random_state(m, rng)
+            if sample is not None:
+                out.append(sample)
+    finally:
+        mujoco.set_mju_user_warning(silent)
     return out
 
 
-def stack(model: uk.Model, states: list[tuple]) -> tuple[State, Input]:
-    """The states as one batch."""
-    q, v, act, ctrl, warm = (jnp.asarray(np.stack(x)) for x in zip(*states, strict=True))
-    n = len(states)
-    zero = jnp.zeros(n, jnp.int32)
-    return State(q, v, act, jnp.zeros(n), zero, Cache(warm, zero)), Input(ctrl)
+def _random_state(m: mujoco.MjModel, rng: np.random.Generator) -> Sample | None:
+    d = mujoco.MjData(m)
+    if m.nkey and rng.random() < 0.5:
+        mujoco.mj_resetDataKeyframe(m, d, rng.integers(m.nkey))
+    shift = rng.choice([0.02, 0.1, 0.5]) * rng.normal(size=m.nv)
+    for j in np.flatnonzero(m.jnt_type == FREE):
+        shift[m.jnt_dofadr[j] : m.jnt_dofadr[j] + 3] *= 0.3
+    mujoco.mj_integratePos(m, d.qpos, shift, 1.0)
+    _visit_limits(m, d, rng)
+    d.mocap_pos[:] += 0.05 * rng.normal(size=d.mocap_pos.shape)
+    d.mocap_quat[:] += 0.1 * rng.normal(size=d.mocap_quat.shape)
+    _let_down(m, d, rng)
+    d.qvel[:] = rng.choice([0.1, 1.0, 3.0]) * rng.normal(size=m.nv)
+    d.act[:] = 0.3 * rng.normal(size=m.na)
+    low, high = control_range(m)
+    if rng.random() < 0.3:
+        d.qfrc_applied[:] = rng.normal(size=m.nv)
+        d.xfrc_applied[1:] = rng.normal(size=(m.nbody - 1, 6))
+    for _ in range(rng.integers(0, 120) if rng.random() < 0.7 else 0):
+        d.ctrl[:] = rng.uniform(low, high)
+        mujoco.mj_step(m, d)
+    fine = np.abs(d.qvel).max(initial=0) < 100 and np.abs(d.qpos).max(initial=0) < 100
+    if any(w.number for w in d.warning) or not fine:
+        return None
+    d.ctrl[:] = rng.uniform(low, high) * rng.choice([1.0, 1.3])
+    fields = (
+        d.qpos, d.qvel, d.act, d.ctrl, d.qacc_warmstart, d.qfrc_applied, d.xfrc_applied, d.mocap_pos, d.mocap_quat
+    )  # fmt: skip
+    return Sample(*(np.array(x) for x in fields))
 
 
-def ours(model: uk.Model, states: list[tuple], method: Soft):
-    """Forward dynamics and next states of the batch."""
-    batch, inputs = stack(model, states)
-
-    @jax.jit
-    def run(batch, inputs):
-        def one(state, inputs):
-            return method.forward(model, state, inputs), method.step(model, state, inputs)
-
-        return jax.vmap(one)(batch, inputs)
-
-    return jax.tree.map(np.asarray, run(batch, inputs))
+def control_range(m: mujoco.MjModel) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest control (nu,); ±1 where there is no limit."""
+    limited = m.actuator_ctrllimited.astype(bool)
+    return np.where(limited, m.actuator_ctrlrange[:, 0], -1.0), np.where(limited, m.actuator_ctrlrange[:, 1], 1.0)
 
 
-def relative(a, b, floor: float = 1.0) -> float:
+def _visit_limits(m: mujoco.MjModel, d: mujoco.MjData, rng: np.random.Generator) -> None:
+    """Set every fourth limited hinge or slide near one of its limits."""
+    for j in np.flatnonzero(m.jnt_limited):
+        if m.jnt_type[j] != BALL and rng.random() < 0.25:
+            d.qpos[m.jnt_qposadr[j]] = rng.choice(m.jnt_range[j]) + 0.01 * rng.normal() * np.ptp(m.jnt_range[j])
+
+
+def _let_down(m: mujoco.MjModel, d: mujoco.MjData, rng: np.random.Generator) -> None:
+    """Move what floats up or down until its lowest point is near the ground, in three of four states."""
+    planes = np.flatnonzero((m.geom_type == mujoco.mjtGeom.mjGEOM_PLANE) & (m.geom_bodyid == 0))
+    if not len(planes):
+        return
+    mujoco.mj_kinematics(m, d)
+    ground = m.geom_pos[planes[0], 2]
+    colliding = (m.geom_contype != 0) | (m.geom_conaffinity != 0)
+    for j in range(m.njnt):
+        vertical = m.jnt_type[j] == SLIDE and d.xaxis[j, 2] > 0.9
+        root = m.body_parentid[m.jnt_bodyid[j]] == 0
+        tree = m.dof_treeid[m.jnt_dofadr[j]]
+        own = [g for g in np.flatnonzero(colliding) if m.body_treeid[m.geom_bodyid[g]] == tree and m.geom_type[g] in GEOM]
+        if not root or not own or not (m.jnt_type[j] == FREE or vertical) or rng.random() < 0.25:
+            continue
+        lowest = min(d.geom_xpos[g, 2] - _half_height(m, d, g) for g in own)
+        address = m.jnt_qposadr[j] + (2 if m.jnt_type[j] == FREE else 0)
+        d.qpos[address] += ground - lowest + rng.uniform(-0.02, 0.01)
+
+
+def _half_height(m: mujoco.MjModel, d: mujoco.MjData, g: int) -> float:
+    """How far a geom reaches below its centre."""
+    z, size, kind = d.geom_xmat[g].reshape(3, 3)[2], m.geom_size[g], GEOM[int(m.geom_type[g])]
+    return {
+        "plane": 0.0,
+        "sphere": size[0],
+        "capsule": size[0] + abs(z[2]) * size[1],
+        "ellipsoid": np.linalg.norm(z * size),
+        "cylinder": np.hypot(z[0], z[1]) * size[0] + abs(z[2]) * size[1],
+        "box": np.abs(z) @ size,
+    }[kind]
+
+
+def load_sample(d: mujoco.MjData, sample: Sample) -> None:
+    """Set MuJoCo's data to a sample."""
+    d.time = 0
+    d.qpos[:], d.qvel[:], d.act[:], d.ctrl[:], d.qacc_warmstart[:] = sample[:5]
+    d.qfrc_applied[:], d.xfrc_applied[:], d.mocap_pos[:], d.mocap_quat[:] = sample[5:]
+
+
+def stack(samples: list[Sample]) -> tuple[State, Input]:
+    """The samples as one batch."""
+    s = Sample(*(jnp.asarray(np.stack(x)) for x in zip(*samples, strict=True)))
+    zero = jnp.zeros(len(samples), jnp.int32)
+    state = State(s.q, s.v, s.act, jnp.zeros(len(samples)), zero, Cache(s.warm, zero))
+    return state, Input(s.ctrl, s.qfrc, s.xfrc, s.mocap_pos, s.mocap_quat)
+
+
+# ---- ours --------------------------------------------------------------------------------------------------------
+
+
+def ours(model: uk.Model, samples: list[Sample], method: Soft = CONVERGED):
+    """Next states, forward dynamics and poses (xpos, xquat, xipos, geom_xpos, geom_xmat) of the samples."""
+    integrate = INTEGRATORS[method.integrator or model.options.layout.integrator]
+
+    def one(sample):
+        moved, now = integrate(method.forward, model, *sample)
+        pos, mat = geom_frames(model, now.kin)
+        return moved, now, (now.kin.pos, now.kin.quat, now.kin.com, pos, mat)
+
+    run = jax.jit(lambda batch: jax.lax.map(one, batch), compiler_options=QUICK)
+    return jax.tree.map(np.asarray, run(stack(samples)))
+
+
+# ---- comparison ----------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Report:
+    """Worst relative errors by stage over the states of a model, and what the states were like."""
+
+    errors: dict[str, float] = dataclasses.field(default_factory=dict)
+    states: int = 0
+    active: int = 0  # states with an active contact, limit or equality
+    contacts: int = 0  # contacts of exact pairs compared
+    lost: int = 0  # contacts of exact pairs without a partner
+    inexact: int = 0  # states with contacts of pairs whose points differ from MuJoCo's by design: J to next left out
+    overflow: int = 0  # states with more contacts than the model holds
+    unsolved: int = 0  # states where our solver says that it did not converge
+    worst: dict[str, int] = dataclasses.field(default_factory=dict)  # the state with the worst error, by stage
+
+    def note(self, stage: str, k: int, error: float) -> None:
+        """Record an error of state k."""
+        if not error <= self.errors.setdefault(stage, 0.0):  # NaN too
+            self.errors[stage], self.worst[stage] = error, k
+
+    def __str__(self):
+        errors = " ".join(f"{name} {value:.0e}" for name, value in self.errors.items())
+        words = [f"{getattr(self, n)} {n}" for n in ("lost", "inexact", "overflow", "unsolved") if getattr(self, n)]
+        return ", ".join([f"{errors}: {self.active}/{self.states} active, {self.contacts} contacts", *words])
+
+
+# The bounds that hold for every model, relative to the largest entry.
+BOUNDS = {
+    "poses": 1e-10, "M": 1e-10, "bias": 1e-10, "passive": 1e-10, "actuator": 1e-10, "J": 1e-10, "aref": 1e-10, "R": 1e-10,
+    "qacc": 1e-8, "constraint": 1e-8, "next": 1e-9,
+}  # fmt: skip
+
+
+def relative(a, b, floor: float = 1e-2) -> float:
     """Largest difference relative to the largest entry (or `floor`)."""
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape:
@@ -85,24 +234,30 @@ def relative(a, b, floor: float = 1.0) -> float:
     return float(np.abs(a - b).max(initial=0.0) / max(floor, np.abs(b).max(initial=0.0)))
 
 
-def set_state(d: mujoco.MjData, state: tuple) -> None:
-    """Load a state into MuJoCo's data."""
-    d.qpos[:], d.qvel[:], d.act[:], d.ctrl[:], d.qacc_warmstart[:] = state
-    d.time = 0
+class Row(NamedTuple):
+    """Constraint rows in MuJoCo's form."""
+
+    J: np.ndarray
+    aref: np.ndarray
+    R: np.ndarray
 
 
-def our_rows(model: uk.Model, method: Soft, forward, k: int) -> dict:
-    """Active rows of state k in MuJoCo's form: {key: (J, aref, R)}; key names the element."""
-    kinds, rows, found = method.kinds(model), forward.rows, forward.contacts
+class Contact(NamedTuple):
+    """A contact with its rows."""
+
+    geoms: tuple[int, int]
+    point: np.ndarray
+    row: Row
+
+
+def our_rows(model: uk.Model, method: Soft, now, k: int) -> tuple[Row, Row, list[Contact]]:
+    """Equality rows, dry friction and limits, and contacts of state k."""
+    kinds, rows, found = method.kinds(model), now.rows, now.contacts
     J, aref, D = rows.J[k], rows.aref[k], rows.penalty.D[k]
-    out = {"equality": (J[: kinds.equality], aref[: kinds.equality], 1 / D[: kinds.equality])}
-    scalar = slice(kinds.equality, kinds.scalar)
-    keep = D[scalar] > 0
-    out["joint"] = (J[scalar][keep], aref[scalar][keep], 1 / D[scalar][keep])
+    scalar = np.arange(kinds.equality, kinds.scalar)
+    scalar = scalar[D[scalar] > 0]
     contacts = []
-    for c in range(kinds.contacts):
-        if not found.active[k, c]:
-            continue
+    for c in np.flatnonzero(found.active[k]) if kinds.contacts else ():
         at = kinds.scalar + c * kinds.dim
         dim = int(model.pairs.layout.condim[found.pair[k, c]])
         Jc, ac = J[at : at + dim], aref[at : at + dim]
@@ -114,105 +269,119 @@ def our_rows(model: uk.Model, method: Soft, forward, k: int) -> dict:
         else:
             R = 1 / rows.penalty.D_frame[k, c, :dim]
         pair = tuple(model.pairs.layout.geoms[found.pair[k, c]].tolist())
-        contacts.append((pair, found.point[k, c], found.distance[k, c], Jc, ac, R))
-    out["contacts"] = contacts
-    return out
+        contacts.append(Contact(pair, found.point[k, c], Row(Jc, ac, R)))
+    equality = slice(kinds.equality)
+    return Row(J[equality], aref[equality], 1 / D[equality]), Row(J[scalar], aref[scalar], 1 / D[scalar]), contacts
 
 
-def their_rows(m: mujoco.MjModel, d: mujoco.MjData) -> dict:
-    """The same from MuJoCo's data; equality rows in our order (by type)."""
+def their_rows(m: mujoco.MjModel, d: mujoco.MjData) -> tuple[Row, Row, list[Contact]]:
+    """The same of MuJoCo; equality rows in our order: points of connects, of welds, rotations of welds, joints."""
     J = d.efc_J.reshape(d.nefc, m.nv) if d.nefc else np.zeros((0, m.nv))
-    order = []
-    ids = d.efc_id[: d.ne]
-    for kind in (mujoco.mjtEq.mjEQ_CONNECT, mujoco.mjtEq.mjEQ_WELD, mujoco.mjtEq.mjEQ_JOINT):
-        rows = [r for r in range(d.ne) if m.eq_type[ids[r]] == kind]
-        if kind == mujoco.mjtEq.mjEQ_WELD:
-            rows = [r for e in dict.fromkeys(ids[rows]) for r in rows if ids[r] == e]
-            order += [r for i, r in enumerate(rows) if i % 6 < 3] + [r for i, r in enumerate(rows) if i % 6 >= 3]
-        else:
-            order += rows
-    if any(m.eq_type == mujoco.mjtEq.mjEQ_WELD):  # points of connects and welds come as they are listed by type
-        pass
-    scalar = slice(d.ne, d.ne + d.nf + d.nl)
+
+    def rows(at) -> Row:
+        return Row(np.array(J[at]), np.array(d.efc_aref[at]), np.array(d.efc_R[at]))
+
+    number, ids = np.zeros(d.ne, int), d.efc_id[: d.ne]  # number of a row within its constraint
+    for r in range(1, d.ne):
+        number[r] = number[r - 1] + 1 if ids[r] == ids[r - 1] else 0
+    kinds = m.eq_type[ids] if d.ne else np.zeros(0, int)
+    weld = kinds == mujoco.mjtEq.mjEQ_WELD
+    groups = (kinds == mujoco.mjtEq.mjEQ_CONNECT, weld & (number < 3), weld & (number >= 3), kinds == mujoco.mjtEq.mjEQ_JOINT)
+    order = np.concatenate([np.flatnonzero(group) for group in groups])
     contacts = []
     for c in d.contact:
-        if c.efc_address < 0:
-            continue
-        frictionless = c.dim == 1
-        n = c.dim if m.opt.cone == 1 or frictionless else 2 * (c.dim - 1)
-        at = slice(c.efc_address, c.efc_address + n)
-        contacts.append((tuple(c.geom.tolist()), np.array(c.pos), c.dist, J[at], d.efc_aref[at], d.efc_R[at]))
-    return {
-        "equality": (J[order], d.efc_aref[order], d.efc_R[order]),
-        "joint": (J[scalar], d.efc_aref[scalar], d.efc_R[scalar]),
-        "contacts": contacts,
-    }
+        if c.efc_address >= 0:
+            n = c.dim if m.opt.cone == 1 or c.dim == 1 else 2 * (c.dim - 1)
+            at = slice(c.efc_address, c.efc_address + n)
+            contacts.append(Contact(tuple(c.geom.tolist()), np.array(c.pos), rows(at)))
+    return rows(order), rows(slice(d.ne, d.ne + d.nf + d.nl)), contacts
 
 
-def compare_rows(a: dict, b: dict) -> tuple[dict, int]:
-    """Relative errors of J, aref and R, and the number of contacts without a partner."""
-    errors = {"J": 0.0, "aref": 0.0, "R": 0.0}
-
-    def note(ours, theirs):
-        for name, x, y in zip(("J", "aref", "R"), ours, theirs, strict=True):
-            errors[name] = max(errors[name], relative(x, y, floor=0.0 if name == "R" else 1.0) if x.size else 0.0)
-
-    for kind in ("equality", "joint"):
-        if a[kind][0].shape != b[kind][0].shape:
-            errors["J"] = np.inf
-        else:
-            note(a[kind], b[kind])
-    left, lost = list(a["contacts"]), 0
-    for pair, point, _, *rows in b["contacts"]:
-        near = [i for i, c in enumerate(left) if c[0] == pair and np.abs(c[1] - point).max() < 1e-6]
-        if not near:
-            lost += 1
-            continue
-        best = min(near, key=lambda i: np.abs(left[i][1] - point).max())
-        _, _, _, *mine = left.pop(best)
-        note(mine, rows)
-    return errors, lost + len(left)
+def match(ours: list[Contact], theirs: list[Contact]) -> tuple[list[tuple[Contact, Contact]], int]:
+    """Partners by pair of geoms and point, and how many have none."""
+    left, partners = list(ours), []
+    for contact in theirs:
+        near = [i for i, c in enumerate(left) if c.geoms == contact.geoms and np.abs(c.point - contact.point).max() < 1e-6]
+        if near:
+            best = min(near, key=lambda i: np.abs(left[i].point - contact.point).max())
+            partners.append((left.pop(best), contact))
+    return partners, len(theirs) - len(partners) + len(left)
 
 
-def compare(source, n: int = 200, seed: int = 0, method: Soft | None = None, contacts: int | None = None) -> dict:
-    """Worst relative errors over n random states, by stage."""
-    m = converged(source if isinstance(source, mujoco.MjModel) else uk.source.read(source))
-    model = uk.load(m, contacts=contacts)
-    method = method or Soft(iterations=300, line_search_iterations=200, tolerance=1e-13)
-    states = random_states(m, n, seed)
-    forward, after = ours(model, states, method)
-    d = mujoco.MjData(m)
-    report = dict.fromkeys(("M", "bias", "actuator", "J", "aref", "R", "qacc", "next"), 0.0)
-    report |= {"lost": 0, "active": 0, "skipped": 0, "worst": -1}
-    full = np.zeros((m.nv, m.nv))
-    for k, state in enumerate(states):
-        set_state(d, state)
+def compare(m: mujoco.MjModel, n: int = 200, seed: int = 0, method: Soft = CONVERGED, contacts: int | None = None) -> Report:
+    """Compare n random states of a model."""
+    m = converged(copy.copy(m))
+    samples = random_states(m, n, seed)
+    return compare_states(m, uk.load(m, contacts=contacts), samples, method)
+
+
+def compare_states(m: mujoco.MjModel, model: uk.Model, samples: list[Sample], method: Soft = CONVERGED) -> Report:
+    """Compare the given states."""
+    moved, now, poses = ours(model, samples, method)
+    d, report = mujoco.MjData(m), Report(states=len(samples))
+    for k, sample in enumerate(samples):
+        load_sample(d, sample)
         mujoco.mj_forward(m, d)
-        mujoco.mj_fullM(m, d, full)
-        errors, lost = compare_rows(our_rows(model, method, forward, k), their_rows(m, d))
-        errors |= {
-            "M": relative(forward.smooth.M[k], full),
-            "bias": relative(forward.smooth.bias[k], d.qfrc_bias),
-            "actuator": relative(forward.actuation.force[k], d.actuator_force),
-        }
-        report["active"] += bool(d.nefc > d.nf)
-        report["lost"] += lost
-        if not lost:
-            errors["qacc"] = relative(forward.solution.acceleration[k], d.qacc)
-            set_state(d, state)
-            mujoco.mj_step(m, d)
-            errors["next"] = max(
-                relative(after.q[k], d.qpos), relative(after.v[k], d.qvel), relative(after.act[k], d.act)
-            )
-        else:
-            report["skipped"] += 1
-        if errors.get("qacc", 0) > report["qacc"]:
-            report["worst"] = k
-        for name, value in errors.items():
-            report[name] = max(report[name], value)
-    report["status"] = int(np.bitwise_or.reduce(after.status))
-    report["iterations"] = int(after.cache.iterations.max())
+        note = functools.partial(report.note, k=k)
+        _compare_smooth(m, d, now, poses, k, note)
+        report.active += bool(d.nefc > d.nf)
+        if now.contacts.overflow[k]:
+            report.overflow += 1
+            continue
+        report.unsolved += not now.solution.converged[k]
+        if not _compare_rows(m, d, our_rows(model, method, now, k), report, note):
+            continue
+        note("qacc", error=relative(now.solution.acceleration[k], d.qacc, floor=1.0))
+        note("constraint", error=relative(now.solution.force[k] @ now.rows.J[k], d.qfrc_constraint, floor=1.0))
+        load_sample(d, sample)
+        mujoco.mj_step(m, d)
+        for mine, theirs in ((moved.q[k], d.qpos), (moved.v[k], d.qvel), (moved.act[k], d.act)):
+            note("next", error=relative(mine, theirs, floor=1.0))
     return report
+
+
+def _compare_smooth(m: mujoco.MjModel, d: mujoco.MjData, now, poses, k: int, note) -> None:
+    full = np.zeros((m.nv, m.nv))
+    mujoco.mj_fullM(m, d, full)
+    theirs = (d.xpos, d.xquat, d.xipos, d.geom_xpos, d.geom_xmat.reshape(-1, 3, 3))
+    for mine, other in zip(poses, theirs, strict=True):
+        mine = mine[k]
+        if other is d.xquat:
+            mine = mine * np.sign((mine * other).sum(-1, keepdims=True))
+        note("poses", error=relative(mine, other))
+    note("M", error=relative(now.smooth.M[k], full, floor=0.0) if m.nv else 0.0)
+    note("bias", error=relative(now.smooth.bias[k], d.qfrc_bias))
+    note("passive", error=relative(now.passive.qfrc[k], d.qfrc_passive))
+    note("actuator", error=relative(now.actuation.force[k], d.actuator_force))
+    note("actuator", error=relative(now.actuation.qfrc[k], d.qfrc_actuator))
+
+
+def _compare_rows(m: mujoco.MjModel, d: mujoco.MjData, mine, report: Report, note) -> bool:
+    """Note the errors of the rows; true where all contacts are those of MuJoCo."""
+
+    def note_rows(a: Row, b: Row) -> None:
+        for stage, x, y in zip(Row._fields, a, b, strict=True):
+            note(stage, error=relative(x, y, floor=0.0 if stage == "R" else 1e-2) if x.size or y.size else 0.0)
+
+    theirs = their_rows(m, d)
+    note_rows(mine[0], theirs[0])
+    note_rows(mine[1], theirs[1])
+    exact = lambda c: PAIRS[GEOM[m.geom_type[c.geoms[0]]], GEOM[m.geom_type[c.geoms[1]]]].exact
+    partners, lost = match(*([c for c in side[2] if exact(c)] for side in (mine, theirs)))
+    report.lost += lost
+    report.contacts += len(partners)
+    for a, b in partners:
+        note_rows(a.row, b.row)
+    inexact = not all(exact(c) for side in (mine, theirs) for c in side[2])
+    report.inexact += inexact
+    return not lost and not inexact
+
+
+def assert_agrees(report: Report, bounds: dict[str, float] = BOUNDS) -> None:
+    """All bounds hold, every contact has its partner, every solve converged."""
+    over = {name: error for name, error in report.errors.items() if not error <= bounds[name]}
+    assert not over, f"{over} at states {report.worst}: {report}"
+    assert report.lost == 0 and report.unsolved == 0, str(report)
 
 
 if __name__ == "__main__":
@@ -222,9 +391,8 @@ if __name__ == "__main__":
     for source in sys.argv[1:]:
         start = time.time()
         try:
-            report = compare(source, n=100)
+            report = compare(uk.source.read(source), n=100)
         except Exception as error:  # noqa: BLE001  a survey goes on
             print(f"{source}: {type(error).__name__}: {str(error)[:300]}")
             continue
-        shown = " ".join(f"{k}={v:.1e}" if isinstance(v, float) else f"{k}={v}" for k, v in report.items())
-        print(f"{source.split('/')[-1]} ({time.time() - start:.0f}s): {shown}", flush=True)
+        print(f"{source.split('/')[-1]} ({time.time() - start:.0f}s): {report}", flush=True)
