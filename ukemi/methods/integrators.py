@@ -62,7 +62,6 @@ def runge_kutta(forward, model: Model, state: State, inputs: Input):
     """Classic fourth-order Runge–Kutta; rotations by Munthe-Kaas, so that they keep the order."""
     h, tree = model.options.timestep, model.tree
     now = forward(model, state, inputs)
-    zero = jnp.zeros_like(state.v)
     stages = [(state.v, now.solution.acceleration, now.actuation.act_dot)]
     for weight in (0.5, 0.5, 1.0):
         u, a, w = stages[-1]
@@ -76,21 +75,25 @@ def runge_kutta(forward, model: Model, state: State, inputs: Input):
     rates = [sum(b * s[k] for b, s in zip((1 / 6, 1 / 3, 1 / 3, 1 / 6), stages, strict=True)) for k in range(3)]
     act = next_activation(model, state.act, rates[2])
     act = wrap_activation(model, act, then.actuation.length)
-    del zero
     return Moved(integrate(tree, state.q, rates[0], h), state.v + h * rates[1], act), now
 
 
 def _pull_back(model: Model, shift: Array, v: Array) -> Array:
     """Velocity at the configuration `shift` away, as a tangent vector at the start: dexp⁻¹ on each rotation.
 
-    For right perturbations dexp⁻¹_u(ω) = ω + ½ u×ω + ¹⁄₁₂ u×(u×ω), to the order that RK4 needs.
+    For right perturbations dexp⁻¹_u(ω) = ω + ½ u×ω + (1 − ½θ cot ½θ)/θ² u×(u×ω), θ = |u|.
     """
     tree = model.tree
     if not len(tree.quat_joints):
         return v
     u, w = shift[tree.quat_dof], v[tree.quat_dof]
+    square = (u * u).sum(-1, keepdims=True)
+    small = square < 0.01
+    angle = jnp.sqrt(jnp.where(small, 1.0, square))
+    series = 1 / 12 + square * (1 / 720 + square * (1 / 30240 + square / 1209600))
+    factor = jnp.where(small, series, (1 - 0.5 * angle / jnp.tan(0.5 * angle)) / angle**2)
     turn = spatial.cross(u, w)
-    return v.at[tree.quat_dof].set(w + 0.5 * turn + spatial.cross(u, turn) / 12)
+    return v.at[tree.quat_dof].set(w + 0.5 * turn + factor * spatial.cross(u, turn))
 
 
 INTEGRATORS = {"Euler": euler, "implicitfast": implicitfast, "implicit": implicit, "RK4": runge_kutta}
