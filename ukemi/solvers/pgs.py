@@ -7,7 +7,8 @@ of a row is then J a − a_ref + R f, and a visit costs nv instead of all rows. 
 in the order of visits and are never reached.
 
 Sweeps start from a guess extrapolated with Nesterov's momentum, which starts afresh when a sweep turns back
-(O'Donoghue and Candès, Found. Comput. Math. 15, 2015): a third of the sweeps that it takes without.
+(O'Donoghue and Candès, Found. Comput. Math. 15, 2015). Often that takes a third of the sweeps, but it may cycle:
+where the gradient does not fall, the momentum is halved until plain sweeps remain, which always converge.
 """
 
 from typing import NamedTuple
@@ -22,6 +23,8 @@ from ukemi.penalty import Penalty, RowKinds
 from ukemi.solvers import ray
 from ukemi.solvers.newton import Point, Problem, Solution, evaluate
 from ukemi.solvers.stall import first_record, record, stalled
+
+PROBATION = 16  # sweeps without improvement after which the momentum is halved
 
 
 class Lines(NamedTuple):
@@ -48,6 +51,7 @@ class _Carry(NamedTuple):
     f: Forces
     before: Forces  # one sweep ago
     age: Array  # () sweeps since the momentum started afresh
+    trust: Array  # () part of the momentum that is used
     point: Point
     record: tuple
     k: Array  # ()
@@ -71,11 +75,12 @@ def pgs(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, sea
         return evaluate(kinds, problem, a, Ma, rows.J @ a - rows.aref, tolerance)
 
     def sweep(f: Forces) -> Forces:
-        a, moved = lax.fori_loop(0, lines.count, _visit_line(lines), (acceleration(f), f.lines))
-        if cones.J.shape[0]:
-            _, turned = lax.fori_loop(0, cones.count, ray.visit(cones), (a, f.cones))
-            return Forces(moved, turned)
-        return Forces(moved, f.cones)
+        a, (moved, turned) = acceleration(f), f
+        if len(lines.aref):
+            a, moved = lax.fori_loop(0, lines.count, _visit_line(lines), (a, moved))
+        if len(cones.aref):
+            _, turned = lax.fori_loop(0, cones.count, ray.visit(cones), (a, turned))
+        return Forces(moved, turned)
 
     def unfinished(carry: _Carry):
         point = carry.point
@@ -87,12 +92,15 @@ def pgs(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, sea
         back = sum(((g - new) * (new - old)).sum() for g, new, old in zip(guess, f, carry.f, strict=True))
         point = examine(f, acceleration(f))
         age = jnp.where(back > 0, 1.0, carry.age + 1)
-        return _Carry(f, carry.f, age, point, record(carry.record, point), carry.k + 1)
+        seen = record(carry.record, point)
+        trust = jnp.where((seen[1] + 1) % PROBATION == 0, 0.5, 1.0) * carry.trust
+        return _Carry(f, carry.f, age, trust, point, seen, carry.k + 1)
 
     f = _warm(kinds, problem, lines, cones, free, start)
     point = examine(f, acceleration(f))
     one = jnp.ones((), start.dtype)
-    last = lax.while_loop(unfinished, advance, _Carry(f, f, one, point, first_record(point), jnp.zeros((), jnp.int32)))
+    carry = _Carry(f, f, one, one, point, first_record(point), jnp.zeros((), jnp.int32))
+    last = lax.while_loop(unfinished, advance, carry)
     point = last.point
     converged = (point.size <= point.scale) | stalled(last.record, point, tolerance)
     return Solution(point.a, _to_rows(kinds, rows.penalty, last.f), last.k, converged)
@@ -100,7 +108,7 @@ def pgs(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, sea
 
 def _extrapolate(lines: Lines, cones: ray.Cones, carry: _Carry) -> Forces:
     """Admissible forces ahead of the last two sweeps."""
-    share = (carry.age - 1) / (carry.age + 2)
+    share = carry.trust * (carry.age - 1) / (carry.age + 2)
     ahead = [new + share * (new - old) for new, old in zip(carry.f, carry.before, strict=True)]
     return Forces(jnp.clip(ahead[0], lines.low, lines.high), ray.admissible(cones, ahead[1]))
 
@@ -126,10 +134,11 @@ def _dual(kinds: RowKinds, problem: Problem, factor) -> tuple[Lines, ray.Cones]:
     """The dual problem of a primal one."""
     rows, penalty, n = problem.rows, problem.rows.penalty, kinds.scalar
     J, aref, D = [rows.J[:n]], [rows.aref[:n]], [penalty.D]
-    frame = rows.J[n:].reshape(kinds.contacts, kinds.dim, -1)
+    nv = rows.J.shape[1]
+    frame = rows.J[n:].reshape(kinds.contacts, kinds.dim, nv)
     goal = rows.aref[n:].reshape(kinds.contacts, kinds.dim)
     if kinds.contacts and not _elliptic(kinds):
-        J.append(_edges(kinds, penalty, frame).reshape(-1, frame.shape[-1]))
+        J.append(_edges(kinds, penalty, frame).reshape(-1, nv))
         aref.append(_edges(kinds, penalty, goal).reshape(-1))
         D.append(_edge_stiffness(kinds, penalty).reshape(-1))
     J, aref, D = (jnp.concatenate(part) for part in (J, aref, D))
@@ -146,9 +155,9 @@ def _dual(kinds: RowKinds, problem: Problem, factor) -> tuple[Lines, ray.Cones]:
         order=jnp.argsort(~active, stable=True),
         count=active.sum(),
     )
-    keep = kinds.contacts if _elliptic(kinds) else 0
-    W = jsl.cho_solve(factor, frame[:keep].reshape(-1, frame.shape[-1]).T).T.reshape(frame[:keep].shape)
-    return lines, ray.cones(frame[:keep], W, goal[:keep], penalty.D_frame[:keep], penalty.friction[:keep])
+    keep = slice(kinds.contacts if _elliptic(kinds) else 0)
+    W = jsl.cho_solve(factor, frame[keep].reshape(-1, nv).T).T.reshape(frame[keep].shape)
+    return lines, ray.cones(frame[keep], W, goal[keep], penalty.D_frame[keep], penalty.friction[keep])
 
 
 def _elliptic(kinds: RowKinds) -> bool:
@@ -194,7 +203,7 @@ def _warm(kinds: RowKinds, problem: Problem, lines: Lines, cones: ray.Cones, fre
     at_lines = jnp.clip(-scale * x, lines.low, lines.high)
     rows = problem.rows
     at_cones = jnp.zeros(cones.aref.shape, start.dtype)
-    if cones.J.shape[0]:
+    if len(cones.aref):
         at_cones = p_.force(kinds, rows.penalty, rows.J @ start - rows.aref)[kinds.scalar :].reshape(cones.aref.shape)
     pull = at_lines @ lines.J + jnp.einsum("ck,ckv->v", at_cones, cones.J)
     push = at_lines @ lines.W + jnp.einsum("ck,ckv->v", at_cones, cones.W)

@@ -38,7 +38,7 @@ def cones(J: Array, W: Array, aref: Array, D: Array, friction: Array) -> Cones:
     block = jnp.einsum("civ,cjv->cij", J, W) + R[:, :, None] * np.eye(dim, dtype=J.dtype)
     scaled = friction[:, :, None] * block[:, 1:, 1:] * friction[:, None]
     scaled = scaled + jnp.where(friction == 0, 1.0, 0.0)[:, :, None] * np.eye(dim - 1, dtype=J.dtype)
-    if J.shape[0]:
+    if len(J):
         values, vectors = jnp.linalg.eigh(scaled)
     else:
         values, vectors = friction, scaled
