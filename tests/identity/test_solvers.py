@@ -34,7 +34,6 @@ SCENE = """
 </mujoco>
 """
 MODELS = {
-    "pyramid": (SCENE.format(dim=3, low=1), "pyramidal"),
     "ellipse": (SCENE.format(dim=3, low=1), "elliptic"),
     "pyramid rolling": (SCENE.format(dim=6, low=4), "pyramidal"),
     "ellipse rolling": (SCENE.format(dim=6, low=4), "elliptic"),
@@ -84,7 +83,7 @@ def test_solvers_agree(name):
     assert best.converged.all() and (np.abs(best.force).max(1) > 0).sum() > 2
     scale = np.abs(best.acceleration).max()
     for solver, tolerance, close in (("CG", 1e-12, 1e-8), ("PGS", 1e-10, 1e-6)):
-        found = solve(kinds, batch, solver, 5000, tolerance)
+        found = solve(kinds, batch, solver, 20000, tolerance)
         assert found.converged.all(), (solver, found.iterations)
         assert np.abs(found.acceleration - best.acceleration).max() < close * scale, solver
         assert np.abs(found.force - best.force).max() < close * np.abs(best.force).max(), solver
