@@ -42,7 +42,8 @@ def smooth(model: Model, kin: Kinematics, v: Array) -> Smooth:
     force = _body_forces(model, pseudo, velocity, velocity.S_dot * v[:, None])
     down = tree.moves.T.astype(v.dtype)
     composite = spatial.materialize(down @ jnp.concatenate([pseudo, force], -1))
-    product = spatial.apply(spatial.spatial_inertia(composite[:, :16]), kin.S) @ kin.S.T
+    momentum = spatial.materialize(spatial.apply(spatial.spatial_inertia(composite[:, :16]), kin.S))
+    product = momentum @ kin.S.T
     M = tree.anc * product + (tree.strict * product).T + jnp.diag(model.joints.armature)
     return Smooth(*spatial.materialize((M, (kin.S * composite[:, 16:]).sum(-1))), velocity)
 

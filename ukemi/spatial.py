@@ -36,6 +36,15 @@ def apply(matrix: Array, vector: Array) -> Array:
     return (matrix * vector[..., None, :]).sum(-1)
 
 
+def gram(a: Array, b: Array) -> Array:
+    """aᵀ b (m, n) of tall matrices (k, m) and (k, n).
+
+    The transpose is copied first: XLA's CPU backend hands a dot over leading axes to a thread pool, whose
+    synchronisation costs ten times the product at these sizes.
+    """
+    return materialize(a.T) @ b
+
+
 def compose(a: Array, b: Array) -> Array:
     """Product (..., m, n) of small matrices (..., m, k) and (..., k, n), as a fused sum."""
     return (a[..., :, :, None] * b[..., None, :, :]).sum(-2)

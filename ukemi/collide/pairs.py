@@ -53,7 +53,8 @@ def build(m, types: dict, capacity: int | None) -> PairLayout:
 
 def _group(key: tuple[str, str], rows: np.ndarray) -> PairGroup:
     n, several = len(rows), len(np.unique(rows[:, :2]))
-    slots = n if key[0] == "plane" or n <= FEW else min(n, max(FEW, several))
+    touching = 3 if key == ("sphere", "sphere") else 1  # spheres pack closely
+    slots = n if key[0] == "plane" else min(n, max(FEW, touching * several))
     return PairGroup(
         types=key,
         geoms=rows[:, :2].astype(np.int32),

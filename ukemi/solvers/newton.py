@@ -3,6 +3,7 @@
 The residual is r(a) = M a − τ − Jᵀ f(J a − a_ref); its Jacobian H = M + Jᵀ H[s] J is symmetric positive definite.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from jax import Array, lax
 from ukemi import penalty as p_
 from ukemi import spatial
 from ukemi.constraint import Rows
+from ukemi.batching import one_by_one
 from ukemi.penalty import CHUNK, RowKinds
 
 
@@ -59,7 +61,7 @@ def hessian(kinds: RowKinds, problem: Problem, x: Array, active: Array) -> Array
     """H = M + Jᵀ H[s] J (nv, nv); contacts come nearest first, so chunks beyond `active` contacts add nothing."""
     J, n, nv = problem.rows.J, kinds.scalar, problem.M.shape[0]
     diagonal, blocks = spatial.materialize(p_.hessian(kinds, problem.rows.penalty, x))
-    H = problem.M + J[:n].T @ (diagonal[:, None] * J[:n]) if n else problem.M
+    H = problem.M + spatial.gram(J[:n], diagonal[:, None] * J[:n]) if n else problem.M
     if not kinds.contacts:
         return H
     size = min(CHUNK, kinds.contacts)
@@ -72,13 +74,18 @@ def hessian(kinds: RowKinds, problem: Problem, x: Array, active: Array) -> Array
         rows, block = (lax.dynamic_slice_in_dim(part, start, size) for part in (frame, blocks))
         block = jnp.where((start + np.arange(size) >= k * size)[:, None, None], block, 0.0)
         stiff = sum(block[:, :, j, None] * rows[:, None, j] for j in range(kinds.dim))
-        return H + rows.reshape(-1, nv).T @ stiff.reshape(-1, nv)
+        return H + spatial.gram(rows.reshape(-1, nv), stiff.reshape(-1, nv))
 
     return lax.fori_loop(0, jnp.minimum(-(-active // size), count), add, H)
 
 
 def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, searches: int, tolerance: float):
     """Solve from the warm start (nv,) until the gradient is `tolerance` relative to the forces, or no longer falls."""
+    solve = partial(_newton, kinds, iterations=iterations, searches=searches, tolerance=tolerance)
+    return one_by_one(solve)(problem, start)
+
+
+def _newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, searches: int, tolerance: float):
     J, aref = problem.rows.J, problem.rows.aref
     noise = 4 * jnp.finfo(start.dtype).eps
     first = evaluate(kinds, problem, start, problem.M @ start, J @ start - aref, tolerance)

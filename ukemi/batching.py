@@ -1,0 +1,40 @@
+"""How iterative parts of a step behave under vmap."""
+
+import jax
+from jax import lax
+from jax.custom_batching import custom_vmap
+
+
+def one_by_one(function):
+    """`function` of pytrees whose batches run world after world on CPU, and in lockstep elsewhere.
+
+    In lockstep every world waits for the slowest, and masked iterations cost as much as real ones. A CPU gains
+    nothing from lockstep where small factorisations dominate, so there each world stops when it has converged.
+    """
+
+    @custom_vmap
+    def call(*args):
+        return function(*args)
+
+    @call.def_vmap
+    def batched(size, in_batched, *args):
+        flat, tree = jax.tree.flatten(args)
+        mapped = [k for k, is_batched in enumerate(jax.tree.leaves(in_batched)) if is_batched]
+
+        def in_turn(*flat):
+            def world(own):
+                full = list(flat)
+                for k, value in zip(mapped, own, strict=True):
+                    full[k] = value
+                return call(*jax.tree.unflatten(tree, full))
+
+            return lax.map(world, [flat[k] for k in mapped])
+
+        def in_step(*flat):
+            axes = [0 if k in mapped else None for k in range(len(flat))]
+            return jax.vmap(lambda *full: function(*jax.tree.unflatten(tree, full)), axes, axis_size=size)(*flat)
+
+        out = lax.platform_dependent(*flat, cpu=in_turn, default=in_step)
+        return out, jax.tree.map(lambda _: True, out)
+
+    return call
