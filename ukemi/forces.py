@@ -32,14 +32,17 @@ def actuation(model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctr
     """Actuator forces; `held` (nv,) is gravity compensation that counts as actuator force."""
     actuators, layout = model.actuators, model.actuators.layout
     disabled = model.options.layout.disabled
-    if not model.nu or "actuation" in disabled:
-        none, empty = jnp.zeros(model.nu, q.dtype), jnp.zeros((model.nu, model.nv), q.dtype)
+    if not model.nu:  # MuJoCo then leaves out `held`, too
+        none, empty = jnp.zeros(0, q.dtype), jnp.zeros((0, model.nv), q.dtype)
         return Actuation(none, none, none, empty, jnp.zeros_like(act), jnp.zeros_like(v), none)
+    length, moment = transmission(model, kin, q)
+    velocity = moment @ v
+    if "actuation" in disabled:
+        none = jnp.zeros_like(length)
+        return Actuation(length, velocity, none, moment, jnp.zeros_like(act), jnp.zeros_like(v), none)
     if layout.ctrl_limited.any() and "clampctrl" not in disabled:
         low, high = actuators.ctrl_range.T
         ctrl = jnp.where(layout.ctrl_limited, jnp.clip(ctrl, low, high), ctrl)
-    length, moment = transmission(model, kin, q)
-    velocity = moment @ v
     act_dot = activation_rate(model, act, ctrl)
     signal = _signal(model, length, act, act_dot, ctrl)
     gain = actuators.gain[:, 0] + actuators.gain[:, 1] * length + actuators.gain[:, 2] * velocity
@@ -62,7 +65,7 @@ def actuation(model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctr
 def _drives(model: Model) -> np.ndarray:
     """Mask (nu, nv): the actuator's transmission is the joint of this dof."""
     layout = model.actuators.layout
-    joint = np.array([t[0] if kind != "site" else -1 for kind, t in zip(layout.transmission, layout.target, strict=True)])
+    joint = np.where(np.array(layout.transmission) == "site", -1, layout.target[:, 0])
     return joint[:, None] == model.tree.dof_joint
 
 
@@ -106,7 +109,8 @@ def activation_rate(model: Model, act: Array, ctrl: Array) -> Array:
         return jnp.zeros_like(act)
     filters = np.array([model.actuators.layout.dynamics[k] != "integrator" for k in owner])
     tau = jnp.where(filters, model.actuators.time_constant[owner], 1.0)
-    target = _unwind(model, ctrl, jnp.zeros_like(ctrl).at[owner].set(act))[owner]  # the filter takes the short way round
+    # a filter takes the short way round
+    target = _unwind(model, ctrl, jnp.zeros_like(ctrl).at[owner].set(act))[owner]
     return jnp.where(filters, (target - act) / tau, ctrl[owner])
 
 

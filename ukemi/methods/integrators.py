@@ -74,7 +74,7 @@ def runge_kutta(forward, model: Model, state: State, inputs: Input):
         stages.append((_pull_back(model, shift, v), then.solution.acceleration, then.actuation.act_dot))
     rates = [sum(b * s[k] for b, s in zip((1 / 6, 1 / 3, 1 / 3, 1 / 6), stages, strict=True)) for k in range(3)]
     act = next_activation(model, state.act, rates[2])
-    act = wrap_activation(model, act, then.actuation.length)
+    act = wrap_activation(model, act, now.actuation.length)
     return Moved(integrate(tree, state.q, rates[0], h), state.v + h * rates[1], act), now
 
 

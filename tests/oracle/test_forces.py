@@ -1,0 +1,226 @@
+"""Actuators, passive forces and inputs against MuJoCo: every kind at once, so that few programs need compiling."""
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+import ukemi as uk
+from ukemi.methods.soft import Soft
+from ukemi.model import Input
+
+# A floating trunk with an arm of a ball, a hinge and a slide, a pendulum of its own, and a body that is led.
+SCENE = """
+<mujoco>
+  <option timestep="0.01" integrator="{integrator}" {option}><flag contact="disable"/></option>
+  <worldbody>
+    <site name="world" pos="0.1 0.2 0.3" euler="10 20 30"/>
+    <body name="led" mocap="true" pos="1 0 1"><site name="led" euler="0 0 40"/></body>
+    <body name="trunk" pos="0 0 1" {trunk}>
+      <joint name="root" type="free" {root}/>
+      <geom type="box" size="0.1 0.15 0.2" pos="0.02 0 0.01"/><site name="trunk" pos="0 0.1 0" euler="30 0 20"/>
+      <body name="upper" pos="0.2 0 0.1" {upper}>
+        <joint name="ball" type="ball" {ball}/>
+        <geom type="capsule" fromto="0 0 0 0.3 0.1 0" size="0.04"/><site name="upper" pos="0.1 0 0" euler="0 50 10"/>
+        <body name="lower" pos="0.3 0.1 0" {lower}>
+          <joint name="hinge" axis="0 1 0.2" {hinge}/>
+          <geom type="ellipsoid" size="0.05 0.1 0.15" pos="0 0.02 0.1"/>
+          <body name="hand" pos="0 0 0.2">
+            <joint name="slide" type="slide" axis="1 0 1" {slide}/>
+            <geom type="cylinder" size="0.05 0.1" pos="0.05 0 0"/><site name="hand" pos="0.02 0 0.1" euler="5 60 70"/>
+          </body>
+        </body>
+      </body>
+    </body>
+    <body pos="2 0 1">
+      <joint name="swing" axis="0 1 0" {swing}/><geom type="capsule" fromto="0 0 0 0 0 -0.4" size="0.04"/>
+    </body>
+  </worldbody>
+  <actuator>{actuator}</actuator>
+</mujoco>
+"""
+PLACES = "integrator option trunk upper lower root ball hinge slide swing actuator".split()
+
+RANGE = "actlimited='true' actrange='-2 1'"
+SERVO = "biastype='affine' gainprm='3' biasprm='0 -3 -0.2'"  # a position servo: on a rotation its setpoint wraps
+AFFINE = "biastype='affine' biasprm='0.5 -2 -0.3' gaintype='affine' gainprm='1.5 0.7 -0.4'"
+TRANSMISSIONS = {
+    "hinge": "joint='hinge' gear='2'",
+    "slide": "joint='slide' gear='-1.5'",
+    "ball": "joint='ball' gear='0.5 0.3 -0.2'",
+    "ball in parent": "jointinparent='ball' gear='0.5 0.3 -0.2'",
+    "hinge in parent": "jointinparent='hinge' gear='0.8'",
+    "free": "joint='root' gear='1 -2 0.5 0.3 0.2 -0.1'",
+    "free in parent": "jointinparent='root' gear='1 -2 0.5 0.3 0.2 -0.1'",
+    "site": "site='hand' gear='1 0.5 -0.2 0.1 0.3 -0.4'",
+    "site in world": "site='hand' refsite='world' gear='1 0.5 -0.2 0.1 0.3 -0.4'",
+    "site in trunk": "site='hand' refsite='trunk' gear='1 0.5 -0.2 0.1 0.3 -0.4'",
+    "site turned": "site='hand' refsite='upper' gear='0 0 0 0.1 0.6 -0.4'",
+    "site on mocap": "site='upper' refsite='led' gear='0 0 0 0.5 0.3 -0.2'",
+}
+KINDS = {
+    "motor": "<motor {} ctrlrange='-1 1'/>",
+    "position": "<position {} kp='3' kv='0.2'/>",
+    "position filtered": "<position {} kp='3' kv='0.2' timeconst='0.05'/>",
+    "velocity": "<velocity {} kv='0.7' forcerange='-0.5 0.6'/>",
+    "intvelocity": "<intvelocity {} kp='3' kv='0.1' actrange='-1 1.5'/>",
+    "damper": "<damper {} kv='0.7' ctrlrange='0 1.2'/>",
+    "cylinder": "<cylinder {} timeconst='0.03' area='2' bias='0.2 -0.5 -0.1'/>",
+    "affine": "<general {} " + AFFINE + "/>",
+    "affine filtered": "<general {} " + AFFINE + " dyntype='filterexact' dynprm='0.04' " + RANGE + "/>",
+    "early": "<general {} " + AFFINE + " dyntype='filter' dynprm='0.04' actearly='true'/>",
+    "early servo": "<general {} " + SERVO + " dyntype='filterexact' dynprm='0.04' actearly='true'/>",
+    "early integrator": "<general {} " + SERVO + " dyntype='integrator' actearly='true' " + RANGE + "/>",
+    "unmatched servo": "<general {} dyntype='filter' dynprm='0.1' biastype='affine' gainprm='3' biasprm='0 -2'/>",
+}
+
+
+def build(**parts: str) -> mujoco.MjModel:
+    """The scene with its places filled."""
+    return mujoco.MjModel.from_xml_string(SCENE.format(**{p: parts.get(p, "") for p in PLACES} | {
+        "integrator": parts.get("integrator", "Euler")
+    }))
+
+
+def actuators(transmissions, kinds) -> str:
+    """Every kind on every transmission, named after both."""
+    lines = [
+        KINDS[kind].format(f"name='{kind}: {to}' {TRANSMISSIONS[to]}") for kind in kinds for to in transmissions
+    ]
+    return "\n".join(lines)
+
+
+def cases(m: mujoco.MjModel, n: int = 12, wide: float = 6.0) -> list[dict]:
+    """Random states and inputs; controls and activations reach beyond their ranges and beyond a turn."""
+    rng, out = np.random.default_rng(0), []
+    for _ in range(n):
+        q = np.array(m.qpos0)
+        mujoco.mj_integratePos(m, q, 0.8 * rng.normal(size=m.nv), 1.0)
+        mocap = rng.normal(size=(m.nmocap, 4))
+        out.append({
+            "qpos": q,
+            "qvel": 1.5 * rng.normal(size=m.nv),
+            "act": wide * rng.normal(size=m.na),
+            "ctrl": wide * rng.normal(size=m.nu),
+            "qfrc_applied": rng.normal(size=m.nv),
+            "xfrc_applied": np.concatenate([np.zeros((1, 6)), rng.normal(size=(m.nbody - 1, 6))]),
+            "mocap_pos": rng.normal(size=(m.nmocap, 3)),
+            "mocap_quat": mocap / np.linalg.norm(mocap, axis=1, keepdims=True),
+        })
+    return out
+
+
+def theirs(m: mujoco.MjModel, case: dict) -> dict:
+    """MuJoCo's forces and next state."""
+    d = mujoco.MjData(m)
+
+    def reset():
+        mujoco.mj_resetData(m, d)
+        for name, value in case.items():
+            getattr(d, name)[:] = value
+
+    reset()
+    mujoco.mj_forward(m, d)
+    moment = np.zeros((m.nu, m.nv))
+    mujoco.mju_sparse2dense(moment, d.actuator_moment.ravel(), d.moment_rownnz, d.moment_rowadr, d.moment_colind)
+    out = {
+        "length": d.actuator_length, "moment": moment, "velocity": d.actuator_velocity, "force": d.actuator_force,
+        "act_dot": d.act_dot, "qfrc_actuator": d.qfrc_actuator, "qfrc_passive": d.qfrc_passive, "qacc": d.qacc,
+    }
+    out = {name: np.array(value) for name, value in out.items()}
+    reset()
+    mujoco.mj_step(m, d)
+    return out | {"q": np.array(d.qpos), "v": np.array(d.qvel), "act": np.array(d.act)}
+
+
+def ours(m: mujoco.MjModel, given: list[dict]) -> list[dict]:
+    """The same from Ukemi."""
+    model, method = uk.load(m), Soft()
+
+    def one(c):
+        state = uk.initial_state(model, q=c["qpos"], v=c["qvel"], act=c["act"])
+        inputs = Input(c["ctrl"], c["qfrc_applied"], c["xfrc_applied"], c["mocap_pos"], c["mocap_quat"])
+        now, after = method.forward(model, state, inputs), method.step(model, state, inputs)
+        a = now.actuation
+        return {
+            "length": a.length, "moment": a.moment, "velocity": a.velocity, "force": a.force, "act_dot": a.act_dot,
+            "qfrc_actuator": a.qfrc, "qfrc_passive": now.passive.qfrc, "qacc": now.solution.acceleration,
+            "q": after.q, "v": after.v, "act": after.act,
+        }
+
+    batch = jax.tree.map(lambda *x: jnp.asarray(np.stack(x)), *given)
+    found = jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(batch))
+    return [{name: value[k] for name, value in found.items()} for k in range(len(given))]
+
+
+def check(m: mujoco.MjModel, wide: float = 6.0, skip: tuple = ()) -> list[dict]:
+    """Compare all cases but the names in `skip`; a failure names the actuators whose rows differ."""
+    given = cases(m, wide=wide)
+    found, wanted = ours(m, given), [theirs(m, case) for case in given]
+    for mine, their in zip(found, wanted, strict=True):
+        for name in their.keys() - set(skip):
+            expected = their[name]
+            error = np.abs(mine[name] - expected) / max(1.0, np.abs(expected).max(initial=0.0))
+            rows = np.nonzero((error > 1e-9).reshape(len(error), -1).any(1))[0] if error.size else []
+            names = [m.actuator(int(r)).name for r in rows] if len(error) == m.nu else rows
+            assert not len(rows), (name, names, error.max())
+    return wanted
+
+
+@pytest.mark.parametrize("integrator", ["Euler", "implicitfast", "implicit", "RK4"])
+def test_every_actuator_on_a_few_transmissions(integrator):
+    wanted = check(build(integrator=integrator, actuator=actuators(["hinge", "ball", "site turned"], KINDS)))
+    assert np.ptp([w["force"] for w in wanted], axis=0).min() > 1e-3, "an actuator that does nothing tests nothing"
+
+
+def test_every_transmission_with_a_few_actuators():
+    check(build(actuator=actuators(TRANSMISSIONS, ["motor", "position filtered", "intvelocity", "affine"])))
+
+
+def test_joint_limits_of_the_actuator_force_and_gravity_compensation():
+    limited = "actuatorfrclimited='true' actuatorfrcrange='-0.4 0.3'"
+    m = build(
+        integrator="implicitfast",
+        upper="gravcomp='0.7'", lower="gravcomp='1.3'", trunk="gravcomp='0.2'",
+        hinge=limited + " actuatorgravcomp='true'", slide="actuatorgravcomp='true'", swing=limited,
+        actuator="<velocity joint='hinge' kv='2'/><velocity joint='swing' kv='0.3'/><position joint='slide' kp='2'/>"
+        "<damper joint='swing' kv='0.5' ctrlrange='0 1'/>",
+    )
+    wanted = check(m, wide=0.3)
+    swing = np.array([w["qfrc_actuator"][m.joint("swing").dofadr[0]] for w in wanted])
+    assert (swing == 0.3).any() or (swing == -0.4).any()
+    assert ((swing > -0.4) & (swing < 0.3)).any()
+
+
+@pytest.mark.parametrize("integrator", ["Euler", "implicit"])
+def test_springs_dampers_and_a_fluid(integrator):
+    check(build(
+        integrator=integrator,
+        option="density='900' viscosity='0.8' wind='0.5 -1 0.3'",
+        root="stiffness='3' damping='0.4'", ball="stiffness='2' damping='0.3'",
+        hinge="stiffness='1.5' springref='20' ref='5' damping='0.2'",
+        slide="stiffness='4' springref='0.1' ref='0.05' damping='0.6' armature='0.1'",
+    ))
+
+
+@pytest.mark.parametrize("off", ["actuation", "spring", "damper", "gravity", "clampctrl"])
+def test_disabled_stages(off):
+    m = build(
+        integrator="implicitfast", option="density='500'", ball="stiffness='2' damping='0.3'", upper="gravcomp='0.5'",
+        hinge="stiffness='2' damping='0.3'", actuator=actuators(["hinge"], ["motor", "intvelocity"]),
+    )
+    m.opt.disableflags |= getattr(mujoco.mjtDisableBit, f"mjDSBL_{off.upper()}")
+    check(m, skip=("velocity",) if off == "actuation" else ())  # MuJoCo then leaves the velocity at zero
+
+
+def test_fluid_slope_is_the_derivative_of_its_force():
+    from ukemi.fluid import fluid_force, fluid_slope
+    from ukemi.kinematics import kinematics
+
+    model = uk.load(build(option="density='900' viscosity='0.8' wind='0.5 -1 0.3'"))
+    rng = np.random.default_rng(1)
+    kin, v = jax.jit(lambda q: kinematics(model, q))(model.joints.qpos0), jnp.asarray(rng.normal(size=model.nv))
+    slope = jax.jit(lambda v: fluid_slope(model, kin, v))(v)
+    assert np.allclose(slope, jax.jit(jax.jacfwd(lambda v: fluid_force(model, kin, v)))(v), atol=1e-10)
+    assert np.linalg.eigvalsh(slope).max() < 1e-10
