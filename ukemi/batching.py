@@ -5,8 +5,10 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 
 
-def one_by_one(function):
+def one_by_one(function, in_lockstep=None):
     """`function` of pytrees whose batches run world after world on CPU, and in lockstep elsewhere.
+
+    in_lockstep: an equal function without branches to use there, since a batched branch runs all its sides.
 
     In lockstep every world waits for the slowest, and masked iterations cost as much as real ones. A CPU gains
     nothing from lockstep where small factorisations dominate, so there each world stops when it has converged.
@@ -32,7 +34,7 @@ def one_by_one(function):
 
         def in_step(*flat):
             axes = [0 if k in mapped else None for k in range(len(flat))]
-            return jax.vmap(lambda *full: function(*jax.tree.unflatten(tree, full)), axes, axis_size=size)(*flat)
+            return jax.vmap(lambda *full: (in_lockstep or function)(*jax.tree.unflatten(tree, full)), axes, axis_size=size)(*flat)
 
         out = lax.platform_dependent(*flat, cpu=in_turn, default=in_step)
         return out, jax.tree.map(lambda _: True, out)

@@ -1,6 +1,6 @@
 """MuJoCo's soft contact: the acceleration minimises Gauss' principle plus a penalty on the constraints (eq. 8)."""
 
-import dataclasses
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -18,8 +18,8 @@ from ukemi.methods.base import Method
 from ukemi.methods.integrators import INTEGRATORS
 from ukemi.model import Cache, Input, Model, State
 from ukemi.penalty import RowKinds
-from ukemi.solvers import SOLVERS
-from ukemi.solvers.newton import Problem, Solution
+from ukemi.solvers import SOLVERS, solve_active
+from ukemi.solvers.problem import Problem, Solution
 from ukemi.status import Status, bit
 
 CONES = ("pyramidal", "elliptic")
@@ -36,15 +36,6 @@ class Forward(NamedTuple):
     rows: Rows
     tau: Array  # (nv,) all forces but constraints, less the bias
     solution: Solution
-
-
-@dataclasses.dataclass(frozen=True)
-class SolverSettings:
-    """How hard the solver tries."""
-
-    iterations: int
-    line_search_iterations: int
-    tolerance: float | None  # gradient relative to the forces; None: what the precision holds
 
 
 class Soft(Method):
@@ -108,17 +99,15 @@ class Soft(Method):
 
     def _solve(self, model: Model, kinds: RowKinds, problem: Problem, warm: Array) -> Solution:
         layout = model.options.layout
-        solver = SOLVERS[self.solver or layout.solver]
-        start = jnp.zeros_like(warm) if "warmstart" in layout.disabled else warm
         precise = 1e-12 if warm.dtype == jnp.float64 else 1e-6
-        return solver(
-            kinds,
-            problem,
-            start,
+        solver = partial(
+            SOLVERS[self.solver or layout.solver],
             iterations=self.iterations or layout.iterations,
             searches=self.line_search_iterations or layout.line_search_iterations,
             tolerance=self.tolerance or precise,
         )
+        start = jnp.zeros_like(warm) if "warmstart" in layout.disabled else warm
+        return solve_active(solver, kinds, problem, start)
 
     def inverse(self, model: Model, state: State, acceleration: Array, inputs: Input) -> Array:
         """Generalised force (nv,) that yields the acceleration: everything but passive and constraint forces."""

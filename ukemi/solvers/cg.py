@@ -11,7 +11,8 @@ import jax.scipy.linalg as jsl
 from jax import Array, lax
 
 from ukemi.penalty import RowKinds
-from ukemi.solvers.newton import Point, Problem, Solution, evaluate, line_search
+from ukemi.solvers.newton import line_search
+from ukemi.solvers.problem import Point, Problem, Solution, evaluate
 from ukemi.solvers.stall import first_record, record, stalled
 
 LEAST = 0.01  # how far β may fall below zero, relative to the search direction (Hager and Zhang's η)

@@ -3,9 +3,6 @@
 The residual is r(a) = M a − τ − Jᵀ f(J a − a_ref); its Jacobian H = M + Jᵀ H[s] J is symmetric positive definite.
 """
 
-from functools import partial
-from typing import NamedTuple
-
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
@@ -13,48 +10,8 @@ from jax import Array, lax
 
 from ukemi import penalty as p_
 from ukemi import spatial
-from ukemi.constraint import Rows
-from ukemi.batching import one_by_one
 from ukemi.penalty import CHUNK, RowKinds
-
-
-class Solution(NamedTuple):
-    """Acceleration, constraint force, and how the solver fared."""
-
-    acceleration: Array  # (nv,)
-    force: Array  # (total,) constraint forces, in the order of the rows
-    iterations: Array  # ()
-    converged: Array  # () bool
-
-
-class Problem(NamedTuple):
-    """min over a of ½ aᵀMa − τᵀa + s(J a − a_ref)."""
-
-    M: Array  # (nv, nv)
-    tau: Array  # (nv,) all forces but constraints
-    rows: Rows
-
-
-class Point(NamedTuple):
-    """An iterate and what is known there."""
-
-    a: Array
-    Ma: Array
-    x: Array  # J a − a_ref
-    force: Array
-    gradient: Array
-    size: Array  # norm of the gradient
-    scale: Array  # norm below which the gradient is noise or small enough
-
-
-def evaluate(kinds: RowKinds, problem: Problem, a: Array, Ma: Array, x: Array, tolerance: float) -> Point:
-    """Force and gradient at a; `scale` is `tolerance` relative to the terms that cancel in the gradient."""
-    rows = problem.rows
-    f = p_.force(kinds, rows.penalty, x)
-    pull = f @ rows.J
-    gradient = Ma - problem.tau - pull
-    scale = tolerance * (jnp.linalg.norm(Ma) + jnp.linalg.norm(problem.tau) + jnp.linalg.norm(pull))
-    return Point(a, Ma, x, f, gradient, jnp.linalg.norm(gradient), scale)
+from ukemi.solvers.problem import Point, Problem, Solution, evaluate
 
 
 def hessian(kinds: RowKinds, problem: Problem, x: Array, active: Array) -> Array:
@@ -81,11 +38,6 @@ def hessian(kinds: RowKinds, problem: Problem, x: Array, active: Array) -> Array
 
 def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, searches: int, tolerance: float):
     """Solve from the warm start (nv,) until the gradient is `tolerance` relative to the forces, or no longer falls."""
-    solve = partial(_newton, kinds, iterations=iterations, searches=searches, tolerance=tolerance)
-    return one_by_one(solve)(problem, start)
-
-
-def _newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, searches: int, tolerance: float):
     J, aref = problem.rows.J, problem.rows.aref
     noise = 4 * jnp.finfo(start.dtype).eps
     first = evaluate(kinds, problem, start, problem.M @ start, J @ start - aref, tolerance)

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
-from ukemi.solvers.newton import Point
+from ukemi.solvers.problem import Point
 
 PATIENCE = 8  # iterations without improvement
 NOISE = 4e3  # machine epsilons of the cancelling forces that rounding may leave in the gradient
