@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi import spatial
-from ukemi.collide.pairs import Contacts, reach_of_pairs
+from ukemi.collide.detect import Contacts, reach_of_pairs
 from ukemi.equality import equality_rows
 from ukemi.kinematics import Kinematics, Velocities, shared_reference
 from ukemi.model import Model

@@ -9,7 +9,7 @@ from jax import Array
 
 from ukemi import forces as f_
 from ukemi import penalty
-from ukemi.collide.pairs import Contacts, detect
+from ukemi.collide.detect import Contacts, detect
 from ukemi.constraint import Rows, constraint_rows, row_kinds
 from ukemi.dynamics import Smooth, smooth
 from ukemi.errors import InputError

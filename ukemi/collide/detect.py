@@ -1,0 +1,198 @@
+"""Which contacts there are: bounding capsules, then the pair functions, then the nearest contact points."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi import spatial
+from ukemi.batching import one_by_one
+from ukemi.collide.primitives import PAIRS
+from ukemi.collide.shapes import EMPTY, Shape
+from ukemi.kinematics import Kinematics, geom_frames
+from ukemi.model import Model, PairGroup, PairLayout
+
+
+class Contacts(NamedTuple):
+    """Contact points, nearest first up to the model's capacity; rows where `active` is false mean nothing."""
+
+    active: Array  # (nc,) bool: closer than the margin, so that forces may act
+    distance: Array  # (nc,) signed [m]
+    point: Array  # (nc, 3) midway between the surfaces [m]
+    frame: Array  # (nc, 3, 3) rows: normal from the first geom to the second, two tangents
+    pair: Array  # (nc,) which pair of geoms, a row of `PairLayout.geoms`
+    overflow: Array  # () bool: more contacts than the model can hold
+
+
+class Found(NamedTuple):
+    """Candidate contact points; slots that hold none are at distance EMPTY."""
+
+    distance: Array  # (n,)
+    hit: Array  # (n, 12) point, then frame
+    pair: Array  # (n,)
+
+
+class Posed(NamedTuple):
+    """All geoms in the world, and how near each pair must be to matter."""
+
+    pos: Array  # (ng, 3)
+    mat: Array  # (ng, 3, 3)
+    size: Array  # (ng, 3)
+    reach: Array  # (pairs,) margin + gap [m]
+    near: Array  # (pairs,) distance between bounding capsules, less the reach [m]
+
+
+def detect(model: Model, kin: Kinematics) -> Contacts:
+    """Contact points at the poses `kin`."""
+    layout = model.pairs.layout
+    if not layout.groups:
+        return _no_contacts(model)
+    pos, mat = geom_frames(model, kin)
+    margin, gap = reach_of_pairs(model)
+    posed = Posed(pos, mat, model.geoms.size, margin + gap, _apart(model, pos, mat) - margin - gap)
+    parts = [_examine(layout, g, np.arange(len(layout.groups[g].geoms)), posed) for g in _planes(layout)]
+    overflow = jnp.zeros((), bool)
+    if len(_planes(layout)) < len(layout.groups):
+        others, overflow = one_by_one(lambda posed: _near_pairs(layout, posed))(posed)
+        parts.append(others)
+    found = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
+    excess = (found.distance - margin[found.pair]).astype(jnp.float32)
+    _, keep = lax.top_k(-excess, min(layout.capacity, len(excess)))
+    if layout.capacity < len(excess):
+        overflow = overflow | ((excess < 0).sum() > layout.capacity)
+    distance, hit, pair = spatial.materialize(tuple(x[keep] for x in found))
+    return Contacts(
+        active=distance < margin[pair],
+        distance=distance,
+        point=hit[:, :3],
+        frame=hit[:, 3:].reshape(-1, 3, 3),
+        pair=pair,
+        overflow=overflow,
+    )
+
+
+def reach_of_pairs(model: Model) -> tuple[Array, Array]:
+    """Margin and gap (pairs,) [m]: forces act below the margin, contacts are known below margin + gap."""
+    layout, geoms, pairs = model.pairs.layout, model.geoms, model.pairs
+    a, b = layout.geoms.T
+    margin, gap = geoms.margin[a] + geoms.margin[b], geoms.gap[a] + geoms.gap[b]
+    if not len(pairs.margin):
+        return margin, gap
+    listed, k = layout.explicit >= 0, np.maximum(layout.explicit, 0)
+    return jnp.where(listed, pairs.margin[k], margin), jnp.where(listed, pairs.gap[k], gap)
+
+
+def bounding_capsules(model: Model) -> tuple[Array, Array]:
+    """Half axis (ng, 3) in the geom's frame and radius (ng,) of a capsule that holds each geom [m]."""
+    size, kinds = model.geoms.size, np.array(model.geoms.layout.type)[:, None]
+    zero = jnp.zeros_like(size[:, 0])
+    order = jnp.sort(size, -1)  # of boxes and ellipsoids; the capsule lies along the longest
+    along = jnp.arange(3) == jnp.argmax(size, -1)[:, None]
+    z = np.array([0.0, 0.0, 1.0], size.dtype)
+    long = (kinds == "capsule") | (kinds == "cylinder")  # a cylinder's rim is one radius from its axis' end
+    half = jnp.where(long, size[:, 1:2] * z, 0.0)
+    half = jnp.where(kinds == "box", along * order[:, 2:], half)
+    half = jnp.where(kinds == "ellipsoid", along * (order[:, 2:] - order[:, 1:2]), half)
+    kinds = kinds[:, 0]
+    radius = jnp.where(kinds == "box", spatial.safe_norm(order[:, :2]), size[:, 0])
+    radius = jnp.where(kinds == "ellipsoid", order[:, 1], radius)
+    return half, jnp.where((kinds == "plane") | (kinds == "mesh"), zero, radius)
+
+
+def _apart(model: Model, pos: Array, mat: Array) -> Array:
+    """Distance (pairs,) between the bounding capsules of each pair [m]: never more than that of the shapes."""
+    a, b = model.pairs.layout.geoms.T
+    half, radius = bounding_capsules(model)
+    end = spatial.materialize(spatial.apply(mat, half))
+    u, w, r = end[a], end[b], pos[b] - pos[a]
+    uu, ww, uw = (u * u).sum(-1), (w * w).sum(-1), (u * w).sum(-1)
+    ur, wr = (u * r).sum(-1), (w * r).sum(-1)
+    # closest points s u and r + t w of two segments, |s|, |t| ≤ 1, by three alternating exact minimisations: with
+    # the first from the lines' common normal this is the exact pair, up to parallel segments where any will do
+    cross = uu * ww - uw * uw
+    s = jnp.clip((ur * ww - wr * uw) / jnp.where(cross > 1e-12, cross, 1.0), -1, 1)
+    t = jnp.clip((s * uw - wr) / jnp.where(ww > 0, ww, 1.0), -1, 1)
+    s = jnp.clip((t * uw + ur) / jnp.where(uu > 0, uu, 1.0), -1, 1)
+    gap = r + t[:, None] * w - s[:, None] * u
+    return spatial.safe_norm(gap) - radius[a] - radius[b]
+
+
+def _planes(layout: PairLayout) -> list[int]:
+    """Groups that are cheap enough to examine whole: a plane with anything."""
+    return [g for g, group in enumerate(layout.groups) if group.types[0] == "plane"]
+
+
+def _first_pair(layout: PairLayout, g: int) -> int:
+    return sum(len(group.geoms) for group in layout.groups[:g])
+
+
+def _examine(layout: PairLayout, g: int, index, posed: Posed) -> Found:
+    """Contact points of some pairs of a group."""
+    group, first = layout.groups[g], _first_pair(layout, g)
+    pair = PAIRS[group.types]
+    geoms = group.geoms[index] if isinstance(index, np.ndarray) else jnp.asarray(group.geoms)[index]
+    a, b = (Shape(posed.pos[k], posed.mat[k], posed.size[k]) for k in (geoms[:, 0], geoms[:, 1]))
+    hit = jax.vmap(pair.function)(a, b, posed.reach[first + index])
+    data = jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1)
+    return Found(hit.distance.reshape(-1), data, jnp.repeat(jnp.asarray(first + index), pair.points))
+
+
+def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array]:
+    """Contact points of the pairs that are near, group by group into one list, and whether some did not fit."""
+    others = [g for g in range(len(layout.groups)) if g not in _planes(layout)]
+    room = sum(layout.groups[g].slots * PAIRS[layout.groups[g].types].points for g in others)
+    room = min(room, 2 * layout.capacity + 16)
+    spare = max(_chunk(layout.groups[g]) * PAIRS[layout.groups[g].types].points for g in others)
+    size, dtype = room + spare, posed.pos.dtype
+    blank = Found(jnp.full(size, EMPTY, dtype), jnp.zeros((size, 12), dtype), jnp.zeros(size, jnp.int32))
+    carry = blank, jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+    for g in others:
+        own = slice(_first_pair(layout, g), _first_pair(layout, g) + len(layout.groups[g].geoms))
+        count = (posed.near[own] < 0).sum()
+        add = _adder(layout, g, posed, posed.near[own], count, room)
+        carry = lax.cond(count > 0, add, lambda carry: carry, carry)
+    found, _, lost = carry
+    return jax.tree.map(lambda x: x[:room], found), lost
+
+
+def _chunk(group: PairGroup) -> int:
+    """Pairs examined together: few where each is costly."""
+    return min(8 if PAIRS[group.types].exact else 2, group.slots)
+
+
+def _adder(layout: PairLayout, g: int, posed: Posed, near: Array, count: Array, room: int):
+    """Function that appends the contact points of a group's near pairs to (Found, length, lost)."""
+    group, chunk, points = layout.groups[g], _chunk(layout.groups[g]), PAIRS[layout.groups[g].types].points
+    wanted = jnp.minimum(count, group.slots)
+
+    def add(carry):
+        _, index = lax.top_k(-near.astype(jnp.float32), group.slots)
+        index = jnp.pad(index, (0, -group.slots % chunk))
+
+        def some(i, carry):
+            found, length, lost = carry
+            new = _examine(layout, g, lax.dynamic_slice_in_dim(index, i * chunk, chunk), posed)
+            real = jnp.repeat(i * chunk + jnp.arange(chunk) < wanted, points)
+            new = new._replace(distance=jnp.where(real, new.distance, EMPTY))
+            found = jax.tree.map(lambda out, x: lax.dynamic_update_slice_in_dim(out, x, length, 0), found, new)
+            after = length + points * jnp.minimum(wanted - i * chunk, chunk)
+            return found, jnp.minimum(after, room).astype(jnp.int32), lost | (after > room)
+
+        found, length, lost = lax.fori_loop(0, -(-wanted // chunk), some, carry)
+        return found, length, lost | (count > group.slots)
+
+    return add
+
+
+def _no_contacts(model: Model) -> Contacts:
+    dtype = model.options.timestep.dtype
+    return Contacts(
+        active=jnp.zeros(0, bool),
+        distance=jnp.full(0, EMPTY, dtype),
+        point=jnp.zeros((0, 3), dtype),
+        frame=jnp.zeros((0, 3, 3), dtype),
+        pair=jnp.zeros(0, jnp.int32),
+        overflow=jnp.zeros((), bool),
+    )
