@@ -26,15 +26,20 @@ def shared_robot(relative: str, floor: bool = True) -> mujoco.MjModel:
     spec = mujoco.MjSpec.from_file(os.fspath(shared_path(f"models/{relative}")))
     if floor and not any(geom.type == mujoco.mjtGeom.mjGEOM_PLANE for geom in spec.geoms):
         spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[10, 10, 0.1])
+        if not any(geom.conaffinity & 1 for geom in spec.geoms if geom.name != "floor"):
+            for geom in spec.geoms:  # collides by explicit pairs only, and leaves those to the scene
+                if geom.name and "foot" in geom.name:
+                    spec.add_pair(geomname1="floor", geomname2=geom.name, condim=3)
     return spec.compile()
 
 
 GYMNASIUM = [
     "ant", "half_cheetah", "hopper", "humanoid", "humanoidstandup", "inverted_double_pendulum", "inverted_pendulum",
-    "pusher_v5", "reacher", "swimmer", "walker2d_v5",
+    "point", "pusher", "pusher_v5", "reacher", "swimmer", "walker2d", "walker2d_v5",
 ]
 DM_CONTROL = [
-    "acrobot", "cartpole", "cheetah", "finger", "hopper", "humanoid", "humanoid_CMU", "pendulum", "reacher", "walker",
+    "acrobot", "cartpole", "cheetah", "finger", "hopper", "humanoid", "humanoid_CMU", "pendulum", "reacher",
+    "swimmer", "walker",
 ]
 
 
