@@ -6,17 +6,16 @@ contact's frame. A row that is not active has D = 0 and so exerts nothing.
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from ukemi import spatial
 from ukemi.collide.detect import Contacts, reach_of_pairs
 from ukemi.equality import equality_rows
 from ukemi.kinematics import Kinematics, Velocities, shared_reference
 from ukemi.model import Model
-from ukemi.penalty import CHUNK, Penalty, RowKinds
+from ukemi.penalty import Penalty, RowKinds
 from ukemi.tree import BALL
 
 TINY = 1e-15  # MuJoCo's mjMINVAL
@@ -245,22 +244,6 @@ def contact_rows(model: Model, kin: Kinematics, v: Array, contacts: Contacts, ki
     return ContactRows(J, aref, *_contact_penalty(model, contacts, kinds, R, prm.friction[:, 0], friction, smooth))
 
 
-def _active_contact_rows(model: Model, kin: Kinematics, v: Array, contacts: Contacts, kinds: RowKinds) -> ContactRows:
-    """Rows of all contact slots, computed chunk by chunk as far as contacts are active; the rest is zero."""
-    total, size = kinds.contacts, min(CHUNK, kinds.contacts)
-    like = jax.eval_shape(lambda: contact_rows(model, kin, v, contacts, kinds))
-    rows = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
-    each = contacts._replace(overflow=jnp.zeros(total, bool))
-
-    def fill(k, rows):
-        start = jnp.minimum(k * size, total - size)
-        chunk = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size), each)
-        found = contact_rows(model, kin, v, chunk, kinds)
-        return jax.tree.map(lambda out, x: lax.dynamic_update_slice_in_dim(out, x, start, 0), rows, found)
-
-    return lax.fori_loop(0, -(-contacts.active.sum() // size), fill, rows)
-
-
 def _contact_penalty(model: Model, contacts: Contacts, kinds: RowKinds, R, main, friction, smooth) -> tuple:
     """D_edge, D_frame, friction and mu of the contacts.
 
@@ -325,7 +308,7 @@ def constraint_rows(
     empty = jnp.zeros(0, q.dtype)
     contact = (empty, jnp.zeros((0, kinds.dim), q.dtype), jnp.zeros((0, kinds.dim - 1), q.dtype), empty)
     if kinds.contacts:
-        rows = _active_contact_rows(model, kin, v, contacts, kinds)
+        rows = contact_rows(model, kin, v, contacts, kinds)
         J.append(rows.J.reshape(-1, model.nv))
         aref.append(rows.aref.reshape(-1))
         contact = rows[2:]

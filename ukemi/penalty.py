@@ -54,12 +54,6 @@ class Penalty(NamedTuple):
     mu: Array  # (nc,) elliptic: slope of the regularised cone
 
 
-def leading(kinds: RowKinds, penalty: Penalty, contacts: int) -> tuple[RowKinds, Penalty]:
-    """The penalty of the scalar rows and the first contacts alone."""
-    cut = {name: getattr(penalty, name)[:contacts] for name in ("D_edge", "D_frame", "friction", "mu")}
-    return dataclasses.replace(kinds, contacts=contacts), penalty._replace(**cut)
-
-
 def force(kinds: RowKinds, penalty: Penalty, x: Array) -> Array:
     """Constraint force −∇s (total,) at x (total,)."""
     n = kinds.scalar

@@ -15,6 +15,9 @@ from ukemi.kinematics import Kinematics, geom_frames
 from ukemi.model import Model, PairGroup, PairLayout
 
 
+FEW_GROUPS = 4
+
+
 class Contacts(NamedTuple):
     """Contact points, nearest first up to the model's capacity; rows where `active` is false mean nothing."""
 
@@ -115,12 +118,19 @@ def _apart(model: Model, pos: Array, mat: Array) -> Array:
     s = jnp.clip((ur * ww - wr * uw) / jnp.where(cross > 1e-12, cross, 1.0), -1, 1)
     t = jnp.clip((s * uw - wr) / jnp.where(ww > 0, ww, 1.0), -1, 1)
     s = jnp.clip((t * uw + ur) / jnp.where(uu > 0, uu, 1.0), -1, 1)
-    gap = r + t[:, None] * w - s[:, None] * u
-    return spatial.safe_norm(gap) - radius[a] - radius[b]
+    apart = spatial.safe_norm(r + t[:, None] * w - s[:, None] * u) - radius[a] - radius[b]
+    flat = np.array(model.geoms.layout.type)[a] == "plane"
+    if not flat.any():
+        return apart
+    normal = mat[a][:, :, 2]
+    above = (normal * r).sum(-1) - jnp.abs((normal * w).sum(-1)) - radius[b]
+    return jnp.where(flat, above, apart)
 
 
 def _planes(layout: PairLayout) -> list[int]:
-    """Groups that are cheap enough to examine whole: a plane with anything."""
+    """Groups to examine whole: planes with anything, unless there are so many groups that choosing pays."""
+    if len(layout.groups) > FEW_GROUPS:
+        return []
     return [g for g, group in enumerate(layout.groups) if group.types[0] == "plane"]
 
 

@@ -104,7 +104,7 @@ INTEGRATORS = {"Euler": euler, "implicitfast": implicitfast, "implicit": implici
 
 def total_force(now) -> Array:
     """All generalised forces less the bias: τ + Jᵀ f."""
-    return now.tau + now.solution.force @ now.rows.J
+    return now.tau + now.solution.pull
 
 
 def _solve_symmetric(matrix: Array, rhs: Array) -> Array:

@@ -13,13 +13,13 @@ from ukemi.collide.detect import Contacts, detect
 from ukemi.constraint import Rows, constraint_rows, row_kinds
 from ukemi.dynamics import Smooth, smooth
 from ukemi.errors import InputError
-from ukemi.kinematics import Kinematics, of_state
+from ukemi.kinematics import Kinematics, Velocities, of_state
 from ukemi.methods.base import Method
 from ukemi.methods.integrators import INTEGRATORS
 from ukemi.model import Cache, Input, Model, State
 from ukemi.penalty import RowKinds
 from ukemi.solvers import SOLVERS, solve_active
-from ukemi.solvers.problem import Problem, Solution
+from ukemi.solvers.problem import Solution
 from ukemi.status import Status, bit
 
 CONES = ("pyramidal", "elliptic")
@@ -36,6 +36,25 @@ class Forward(NamedTuple):
     rows: Rows
     tau: Array  # (nv,) all forces but constraints, less the bias
     solution: Solution
+
+
+class Scene(NamedTuple):
+    """What the constraint rows and their solver are made from."""
+
+    model: Model
+    kin: Kinematics
+    velocity: Velocities
+    q: Array
+    v: Array
+    contacts: Contacts
+    M: Array
+    tau: Array
+    warm: Array  # (nv,) where the solver starts
+
+
+def scene_rows(scene: Scene, kinds: RowKinds) -> Rows:
+    """Constraint rows of a scene."""
+    return constraint_rows(scene.model, scene.kin, scene.velocity, scene.q, scene.v, scene.contacts, kinds)
 
 
 class Soft(Method):
@@ -92,22 +111,25 @@ class Soft(Method):
         rest = f_.passive(model, kin, q, v)
         drive = f_.actuation(model, kin, q, v, state.act, inputs.ctrl, rest.held)
         contacts = detect(model, kin)
-        rows = constraint_rows(model, kin, dyn.velocity, q, v, contacts, kinds)
         tau = rest.qfrc + drive.qfrc + f_.applied(model, kin, inputs, v) - dyn.bias
-        solution = self._solve(model, kinds, Problem(dyn.M, tau, rows), state.cache.acceleration)
-        return Forward(kin, dyn, drive, rest, contacts, rows, tau, solution)
+        warm = state.cache.acceleration
+        if "warmstart" in model.options.layout.disabled:
+            warm = jnp.zeros_like(warm)
+        scene = Scene(model, kin, dyn.velocity, q, v, contacts, dyn.M, tau, warm)
+        # all rows, for those who look inside: a step uses only what the solver made of them
+        rows = scene_rows(scene, kinds)
+        return Forward(kin, dyn, drive, rest, contacts, rows, tau, self._solve(kinds, scene))
 
-    def _solve(self, model: Model, kinds: RowKinds, problem: Problem, warm: Array) -> Solution:
-        layout = model.options.layout
-        precise = 1e-12 if warm.dtype == jnp.float64 else 1e-6
+    def _solve(self, kinds: RowKinds, scene: Scene) -> Solution:
+        layout = scene.model.options.layout
+        precise = 1e-12 if scene.v.dtype == jnp.float64 else 1e-6
         solver = partial(
             SOLVERS[self.solver or layout.solver],
             iterations=self.iterations or layout.iterations,
             searches=self.line_search_iterations or layout.line_search_iterations,
             tolerance=self.tolerance or precise,
         )
-        start = jnp.zeros_like(warm) if "warmstart" in layout.disabled else warm
-        return solve_active(solver, kinds, problem, start)
+        return solve_active(solver, scene_rows, kinds, scene)
 
     def inverse(self, model: Model, state: State, acceleration: Array, inputs: Input) -> Array:
         """Generalised force (nv,) that yields the acceleration: everything but passive and constraint forces."""

@@ -57,7 +57,7 @@ def cg(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, sear
     last = lax.while_loop(unfinished, advance, carry)
     point = last.point
     converged = (point.size <= point.scale) | stalled(last.record, point, tolerance)
-    return Solution(point.a, point.force, last.k, converged)
+    return Solution(point.a, point.force, point.pull, last.k, converged)
 
 
 def _beta(g0: Array, p0: Array, g1: Array, p1: Array, search: Array) -> Array:

@@ -62,7 +62,7 @@ def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, 
     carry = (first, jnp.full((), jnp.inf, start.dtype), jnp.zeros((), jnp.int32))
     point, previous, k = lax.while_loop(unfinished, advance, carry)
     converged = (point.size <= point.scale) | (k < iterations)
-    return Solution(point.a, point.force, k, converged)
+    return Solution(point.a, point.force, point.pull, k, converged)
 
 
 def line_search(kinds: RowKinds, problem: Problem, point: Point, step, M_step, J_step, tries, tolerance: float) -> Array:

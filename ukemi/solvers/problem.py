@@ -15,6 +15,7 @@ class Solution(NamedTuple):
 
     acceleration: Array  # (nv,)
     force: Array  # (total,) constraint forces, in the order of the rows
+    pull: Array  # (nv,) the same as a generalised force, Jᵀ f
     iterations: Array  # ()
     converged: Array  # () bool
 
@@ -34,6 +35,7 @@ class Point(NamedTuple):
     Ma: Array
     x: Array  # J a − a_ref
     force: Array
+    pull: Array  # Jᵀ force
     gradient: Array
     size: Array  # norm of the gradient
     scale: Array  # norm below which the gradient is noise or small enough
@@ -46,4 +48,4 @@ def evaluate(kinds: RowKinds, problem: Problem, a: Array, Ma: Array, x: Array, t
     pull = f @ rows.J
     gradient = Ma - problem.tau - pull
     scale = tolerance * (jnp.linalg.norm(Ma) + jnp.linalg.norm(problem.tau) + jnp.linalg.norm(pull))
-    return Point(a, Ma, x, f, gradient, jnp.linalg.norm(gradient), scale)
+    return Point(a, Ma, x, f, pull, gradient, jnp.linalg.norm(gradient), scale)
