@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from oracle.harness import random_states
 
 import ukemi as uk
 
@@ -24,7 +26,8 @@ def one(q, v, ctrl):
     state = uk.initial_state(model, q=q, v=v)
     now = uk.Soft().forward(model, state, Input(ctrl))
     return now.smooth.M, now.smooth.bias, now.solution.acceleration, uk.Soft().step(model, state, Input(ctrl))
-M, bias, a, after = jax.jit(lambda x: jax.lax.map(lambda x: one(*x), x))(tuple(jnp.asarray(given[k], jnp.float32) for k in ("q", "v", "ctrl")))
+batch = tuple(jnp.asarray(given[k], jnp.float32) for k in ("q", "v", "ctrl"))
+M, bias, a, after = jax.jit(lambda x: jax.lax.map(lambda x: one(*x), x))(batch)
 assert all(x.dtype == jnp.float32 for x in (M, bias, a, after.q, after.v, after.time))
 np.savez(path, M=M, bias=bias, a=a, q=after.q, v=after.v, status=after.status)
 """
@@ -39,8 +42,6 @@ def single(script: str, *arguments: str) -> None:
 
 @pytest.mark.parametrize("name", ["humanoid", "quadruped", "billiards"])
 def test_single_agrees_with_double(name, tmp_path):
-    from oracle.harness import random_states
-
     m = uk.source.read(name)
     model, samples = uk.load(m), random_states(m, 30, seed=3)
     q, v, ctrl = (np.stack([s[k] for s in samples]) for k in (0, 1, 3))
@@ -57,7 +58,11 @@ def test_single_agrees_with_double(name, tmp_path):
         return now.smooth.M, now.smooth.bias, now.solution.acceleration, uk.Soft().step(model, state, uk.Input(x[2]))
 
     M, bias, a, after = jax.tree.map(np.asarray, jax.jit(lambda x: jax.lax.map(one, x))((q, v, ctrl)))
-    worst = lambda x, y: np.abs(x - y).max((*range(1, x.ndim),)) / np.maximum(1, np.abs(y).max((*range(1, x.ndim),)))
+
+    def worst(x, y):
+        every = (*range(1, x.ndim),)
+        return np.abs(x - y).max(every) / np.maximum(1, np.abs(y).max(every))
+
     assert worst(found["M"], M).max() < 3e-6
     assert worst(found["bias"], bias).max() < 1e-5
     # contacts in single precision are where they are to 1e-7 m, of a millimetre that matters
@@ -80,6 +85,4 @@ assert report.unfinished == 0, report
 
 def test_a_humanoid_under_random_controls_never_fails_silently():
     """20,000 steps in eight worlds; bench/soak.py runs a million."""
-    from pathlib import Path
-
     single(SOAK, "20000", str(Path(__file__).parents[1] / "bench"))

@@ -1,5 +1,7 @@
 """Relations that must hold whatever the numbers: inverse and forward dynamics, batches, compilation, energy."""
 
+# ruff: noqa: E501  XML reads better unbroken
+
 import copy
 
 import equinox as eqx
@@ -53,7 +55,7 @@ def test_inverse_through_the_public_function():
     state = uk.initial_state(model, "home", v=0.1 * np.ones(model.nv))
     ctrl = np.linspace(-0.3, 0.3, model.nu)
     _, acceleration, _ = uk.vector_field(model, state, ctrl, CONVERGED)
-    drive = CONVERGED.forward(model, state, uk.model.as_input(model, ctrl)).actuation.qfrc
+    drive = jax.jit(lambda: CONVERGED.forward(model, state, uk.model.as_input(model, ctrl)).actuation.qfrc)()
     np.testing.assert_allclose(uk.inverse(model, state, acceleration), drive, atol=1e-8)
 
 
@@ -61,7 +63,7 @@ def test_inverse_through_the_public_function():
 def test_mass_matrix_is_symmetric_and_positive(name):
     _, model, _, batch, inputs = states(name)
     M = mapped(lambda s, u: dynamics.smooth(model, kinematics.of_state(model, s, u), s.v).M, batch, inputs)
-    assert (M == np.swapaxes(M, 1, 2)).all()
+    assert np.abs(M - np.swapaxes(M, 1, 2)).max() <= 1e-15 * np.abs(M).max()
     least = np.linalg.eigvalsh(M)[:, 0]
     assert (least > 0).all()
 
@@ -97,7 +99,8 @@ def test_acceleration_falls_with_force_by_the_inverse_mass():
 def test_a_batch_is_a_loop(name):
     _, model, _, batch, inputs = states(name, 16)
     step = jax.jit(lambda s, u: Soft().step(model, s, u))
-    one_by_one = [step(*jax.tree.map(lambda x: x[k], (batch, inputs))) for k in range(16)]
+    each = [jax.tree.map(lambda x, k=k: x[k], (batch, inputs)) for k in range(16)]
+    one_by_one = [step(*x) for x in each]
     loop = jax.tree.map(lambda *x: np.stack(x), *one_by_one)
     together = jax.jit(jax.vmap(lambda s, u: Soft().step(model, s, u)))(batch, inputs)
     for a, b in ((together.q, loop.q), (together.v, loop.v), (together.act, loop.act)):
@@ -106,12 +109,12 @@ def test_a_batch_is_a_loop(name):
 
 
 def test_compiled_is_eager():
-    model = uk.load("quadruped")
+    model = uk.load("box")
     state = uk.initial_state(model, "home", v=0.1 * np.ones(model.nv))
-    inputs = uk.model.as_input(model, np.linspace(-1, 1, model.nu))
+    inputs = Input(jnp.zeros(0), qfrc=jnp.linspace(-1, 1, model.nv), xfrc=jnp.ones((model.tree.nb, 6)))
     eager = Soft().step(model, state, inputs)
     compiled = jax.jit(lambda s, u: Soft().step(model, s, u))(state, inputs)
-    public = uk.step(model, state, inputs.ctrl)
+    public = uk.step(model, state, inputs)
     for other in (compiled, public):
         np.testing.assert_allclose(eager.q, other.q, rtol=0, atol=1e-13)
         np.testing.assert_allclose(eager.v, other.v, rtol=0, atol=1e-12)
@@ -235,4 +238,4 @@ def test_vector_field_is_the_limit_of_a_step():
         moved = [(b - a) / h for a, b in ((state.q, after.q), (state.v, after.v), (state.act, after.act))]
         errors.append([np.abs(a - b).max() / (1 + np.abs(b).max()) for a, b in zip(moved, rate, strict=True)])
     errors = np.array(errors)
-    assert (errors < 2e-3).all() and (errors[1] < 0.6 * errors[0] + 1e-9).all(), errors
+    assert (errors < 0.1).all() and np.allclose(errors[1], errors[0] / 2, rtol=0.01, atol=1e-9), errors

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import mujoco
-import robots
 
+import robots
 from ukemi import source
 
 SHARED = {

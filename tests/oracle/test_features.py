@@ -1,5 +1,7 @@
 """One small scene per feature of the soft law, against MuJoCo stage by stage over random states."""
 
+# ruff: noqa: E501  XML reads better unbroken
+
 import itertools
 
 import mujoco

@@ -3,6 +3,8 @@
 Scenes of one structure compile to one program, and their models stack into one batch.
 """
 
+# ruff: noqa: E501  XML reads better unbroken
+
 import dataclasses
 
 import numpy as np
