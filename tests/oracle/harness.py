@@ -63,11 +63,13 @@ def random_states(m: mujoco.MjModel, n: int, seed: int = 0) -> list[Sample]:
     """n states that mix active and inactive constraints.
 
     Noise about qpos0 and the keyframes, some joints set onto their limits, what floats let down to the ground; then
-    random controls for a while. Those that MuJoCo finds unstable are drawn again.
+    random controls for a while. Those that MuJoCo finds unstable are drawn again; every other one too, up to ten times,
+    where no contact, limit or equality is active.
     """
     m = copy.copy(m)
     m.opt.tolerance, m.opt.iterations, m.opt.ls_iterations = 1e-8, 50, 50
-    rng, out, tries = np.random.default_rng(seed), [], 0
+    rng, out, tries, idle = np.random.default_rng(seed), [], 0, 0
+    d = mujoco.MjData(m)
     silent = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda message: None)
     try:
@@ -76,8 +78,15 @@ def random_states(m: mujoco.MjModel, n: int, seed: int = 0) -> list[Sample]:
             if tries > 30 * n:
                 raise RuntimeError(f"{tries} tries found only {len(out)} of {n} stable states")
             sample = _random_state(m, rng)
-            if sample is not None:
-                out.append(sample)
+            if sample is None:
+                continue
+            load_sample(d, sample)
+            mujoco.mj_forward(m, d)
+            idle = 0 if d.nefc > d.nf or len(out) % 2 else idle + 1
+            if 0 < idle < 10:
+                continue
+            out.append(sample)
+            idle = 0
     finally:
         mujoco.set_mju_user_warning(silent)
     return out
