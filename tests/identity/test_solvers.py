@@ -10,7 +10,7 @@ from ukemi.kinematics import integrate
 from ukemi.methods.soft import Soft
 from ukemi.model import Input
 from ukemi.solvers import SOLVERS
-from ukemi.solvers.newton import Problem
+from ukemi.solvers.problem import Problem
 
 # Every kind of row: equality, dry friction, limits, contacts with and without friction, torsion and rolling.
 SCENE = """

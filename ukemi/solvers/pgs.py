@@ -103,7 +103,8 @@ def pgs(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, sea
     last = lax.while_loop(unfinished, advance, carry)
     point = last.point
     converged = (point.size <= point.scale) | stalled(last.record, point, tolerance)
-    return Solution(point.a, _to_rows(kinds, rows.penalty, last.f), last.k, converged)
+    force = _to_rows(kinds, rows.penalty, last.f)
+    return Solution(point.a, force, force @ rows.J, last.k, converged)
 
 
 def _extrapolate(lines: Lines, cones: ray.Cones, carry: _Carry) -> Forces:
