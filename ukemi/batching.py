@@ -34,7 +34,10 @@ def one_by_one(function, in_lockstep=None):
 
         def in_step(*flat):
             axes = [0 if k in mapped else None for k in range(len(flat))]
-            return jax.vmap(lambda *full: (in_lockstep or function)(*jax.tree.unflatten(tree, full)), axes, axis_size=size)(*flat)
+            def world(*full):
+                return (in_lockstep or function)(*jax.tree.unflatten(tree, full))
+
+            return jax.vmap(world, axes, axis_size=size)(*flat)
 
         out = lax.platform_dependent(*flat, cpu=in_turn, default=in_step)
         return out, jax.tree.map(lambda _: True, out)

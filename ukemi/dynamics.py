@@ -45,7 +45,8 @@ def smooth(model: Model, kin: Kinematics, v: Array) -> Smooth:
     momentum = spatial.materialize(spatial.apply(spatial.spatial_inertia(composite[:, :16]), kin.S))
     product = momentum @ kin.S.T
     M = tree.anc * product + (tree.strict * product).T + jnp.diag(model.joints.armature)
-    return Smooth(*spatial.materialize((M, (kin.S * composite[:, 16:]).sum(-1))), velocity)
+    M, bias = spatial.materialize((M, (kin.S * composite[:, 16:]).sum(-1)))
+    return Smooth(M, bias, velocity)
 
 
 def _body_forces(model: Model, pseudo: Array, velocity: Velocities, acceleration: Array) -> Array:
@@ -80,7 +81,7 @@ class Energy(NamedTuple):
 
 def energy(model: Model, state: State) -> Energy:
     """Kinetic energy with armature, and potential energy of gravity and joint springs [J]."""
-    from ukemi.forces import spring_energy  # the springs' law lives with their forces
+    from ukemi.forces import spring_energy  # not at the top: forces imports this module
 
     kin = kinematics(model, state.q)
     M = smooth(model, kin, state.v).M
@@ -94,11 +95,12 @@ def energy(model: Model, state: State) -> Energy:
 def bias_slope(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
     """∂c/∂v (nv, nv) of the bias force, in closed form."""
     tree, S = model.tree, kin.S
-    composite = tree.moves.T.astype(S.dtype) @ _velocity_products(model, kin, velocity)
+    composite = jnp.asarray(tree.moves.T.astype(S.dtype) @ _velocity_products(model, kin, velocity))
     inertia, B = composite[:, :36].reshape(-1, 6, 6), composite[:, 36:].reshape(-1, 6, 6)
     psi_dot = spatial.cross_motion(velocity.before, S)
     rate = psi_dot + velocity.S_dot
-    return _assemble(tree, S, [(spatial.apply(B.mT, S), S), (spatial.apply(inertia, S), rate)], spatial.apply(B, S) + spatial.apply(inertia, rate))
+    above = [(spatial.apply(B.mT, S), S), (spatial.apply(inertia, S), rate)]
+    return _assemble(tree, S, above, spatial.apply(B, S) + spatial.apply(inertia, rate))
 
 
 def _velocity_products(model: Model, kin: Kinematics, velocity: Velocities) -> Array:

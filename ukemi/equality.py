@@ -1,6 +1,6 @@
 """Equality constraints: connect two points, weld two frames, couple two joints."""
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +32,8 @@ def equality_rows(model: Model, kin: Kinematics, velocity: Velocities, q: Array,
     owner = np.concatenate([p.owner for p in parts])
     zero = jnp.zeros_like(residual)
     solref, solimp = model.equalities.solref[owner], model.equalities.solimp[owner]
-    return J, residual, depth, zero, weight, solref, solimp, np.ones(len(owner), bool), drift
+    active = cast(Array, np.ones(len(owner), bool))
+    return J, residual, depth, zero, weight, solref, solimp, active, drift
 
 
 class _Frames(NamedTuple):
@@ -86,7 +87,7 @@ def _points(model: Model, kin: Kinematics, velocity: Velocities, q: Array, v: Ar
     pair = _joined(model, kin, index)
     J, drift, _ = _relative(model, kin, velocity, v, pair)
     apart = pair[0].pos - pair[1].pos
-    weight = sum(model.bodies.invweight[frame.body, 0] for frame in pair)
+    weight = cast(Array, sum(model.bodies.invweight[frame.body, 0] for frame in pair))
     return [_three(J[:, 3:], apart, spatial.safe_norm(apart), weight, drift[:, 3:], index)]
 
 
@@ -120,7 +121,7 @@ def _welds(model: Model, kin: Kinematics, velocity: Velocities, q: Array, v: Arr
     turn_drift = 0.5 * scale * (s_dot * w + s * w_dot + spatial.cross(w_dot, e) + spatial.cross(w, e_dot))
     apart, angle = pair[0].pos - pair[1].pos, scale * e
     depth = spatial.safe_norm(jnp.concatenate([apart, angle], -1))
-    weights = [sum(model.bodies.invweight[frame.body, k] for frame in pair) for k in (0, 1)]
+    weights = [cast(Array, sum(model.bodies.invweight[frame.body, k] for frame in pair)) for k in (0, 1)]
     return [
         _three(J[:, 3:], apart, depth, weights[0], drift[:, 3:], index),
         _three(J_turn, angle, depth, weights[1], turn_drift, index),

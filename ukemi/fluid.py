@@ -24,7 +24,7 @@ def fluid_force(model: Model, kin: Kinematics, v: Array) -> Array:
     torque, force = spatial.apply(turn, wrench[:, :3]), spatial.apply(turn, wrench[:, 3:])
     arm = kin.com - kin.ref[model.tree.body_tree]
     about = jnp.concatenate([torque + spatial.cross(arm, force), force], -1)
-    return (kin.S * (model.tree.moves.T.astype(v.dtype) @ about)).sum(-1)
+    return (kin.S * jnp.asarray(model.tree.moves.T.astype(v.dtype) @ about)).sum(-1)
 
 
 def fluid_slope(model: Model, kin: Kinematics, v: Array) -> Array:
@@ -41,13 +41,13 @@ def fluid_slope(model: Model, kin: Kinematics, v: Array) -> Array:
     drag = jnp.einsum("bk,bki,bkj->bij", slope, wrenches, wrenches)
     composite = jnp.tensordot(tree.moves.T.astype(v.dtype), drag, 1)
     product = spatial.apply(composite, S) @ S.T
-    return tree.anc * product + (tree.strict * product).T
+    return jnp.asarray(tree.anc * product + (tree.strict * product).T)
 
 
 def _local_velocity(model: Model, kin: Kinematics, v: Array) -> tuple[Array, Array]:
     """Velocity (nb, 6) [angular; linear] relative to the fluid at the centres of mass in the boxes' axes (nb, 3, 3)."""
     turn = spatial.compose(kin.mat, spatial.quat_to_mat(model.bodies.iquat))
-    V = model.tree.moves.astype(v.dtype) @ (kin.S * v[:, None])
+    V = jnp.asarray(model.tree.moves.astype(v.dtype) @ (kin.S * v[:, None]))
     arm = kin.com - kin.ref[model.tree.body_tree]
     linear = V[:, 3:] + spatial.cross(V[:, :3], arm) - model.options.wind
     return jnp.concatenate([spatial.apply(turn.mT, V[:, :3]), spatial.apply(turn.mT, linear)], -1), turn

@@ -1,6 +1,6 @@
 """Forces that are not constraints: actuators, springs, dampers, gravity compensation, applied wrenches."""
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -186,7 +186,7 @@ def _ball_transmission(model: Model, kin, q: Array, index: np.ndarray) -> tuple[
     quat = spatial.quat_normalize(q[adr[:, None] + np.arange(4)])
     gear = model.actuators.gear[index, :3]
     axis = jnp.where(_in_parent(model, index), spatial.rotate(spatial.quat_conj(quat), gear), gear)
-    moment = sum(axis[:, k, None] * _select(model, index, k) for k in range(3))
+    moment = cast(Array, sum(axis[:, k, None] * _select(model, index, k) for k in range(3)))
     return (spatial.quat_log(quat) * axis).sum(-1), moment
 
 
@@ -196,7 +196,7 @@ def _free_transmission(model: Model, kin, q: Array, index: np.ndarray) -> tuple[
     gear = model.actuators.gear[index]
     turn = jnp.where(_in_parent(model, index), spatial.rotate(spatial.quat_conj(quat), gear[:, 3:]), gear[:, 3:])
     axis = jnp.concatenate([gear[:, :3], turn], -1)
-    moment = sum(axis[:, k, None] * _select(model, index, k) for k in range(6))
+    moment = cast(Array, sum(axis[:, k, None] * _select(model, index, k) for k in range(6)))
     return jnp.zeros(len(index), q.dtype), moment  # a free joint has no meaningful length
 
 

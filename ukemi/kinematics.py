@@ -178,7 +178,7 @@ def velocities(tree: Tree, S: Array, v: Array) -> Velocities:
 
 def accumulate(tree: Tree, rates: Array) -> Array:
     """Sum (nb, 6) over the dofs that move each body of their contributions (nv, 6)."""
-    return _at(tree.anc.astype(rates.dtype) @ rates, tree.body_dof)
+    return _at(jnp.asarray(tree.anc.astype(rates.dtype) @ rates), tree.body_dof)
 
 
 def _at(values: Array, dof: np.ndarray) -> Array:

@@ -56,7 +56,9 @@ def load(source, *, contacts: int | None = None) -> m_.Model:
         joints=_joints(m),
         geoms=_geoms(m),
         sites=m_.Sites(
-            pos=_f(m.site_pos), quat=_f(m.site_quat), layout=m_.SiteLayout(_i(m.site_bodyid), _names(m)("site", m.nsite))
+            pos=_f(m.site_pos),
+            quat=_f(m.site_quat),
+            layout=m_.SiteLayout(_i(m.site_bodyid), _names(m)("site", m.nsite)),
         ),
         pairs=_pairs(m, contacts),
         equalities=_equalities(m),

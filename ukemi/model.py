@@ -33,6 +33,8 @@ class Bodies(eqx.Module):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class BodyLayout(Static):
+    """Static facts of the bodies."""
+
     compensated: bool  # some body has gravity compensation
     free: np.ndarray  # bodies that are a kinematic tree of their own on a free joint
 
@@ -61,6 +63,8 @@ class Joints(eqx.Module):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class JointLayout(Static):
+    """Which joints and dofs need work in a step."""
+
     limit_rows: np.ndarray  # (n, 2) joint and side (−1 lower, 1 upper, 0 the nearer) of each limit
     force_limited: np.ndarray  # (nj,) bool: actuator_range applies
     actuated_gravcomp: np.ndarray  # (nj,) bool: gravity compensation counts as actuator force
@@ -86,6 +90,8 @@ class Geoms(eqx.Module):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class GeomLayout(Static):
+    """Types, owners and collision parameters of the shapes."""
+
     type: tuple[str, ...]
     body: np.ndarray  # (ng,)
     condim: np.ndarray  # (ng,)
@@ -104,6 +110,8 @@ class Sites(eqx.Module):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SiteLayout(Static):
+    """Owners and names of the sites."""
+
     body: np.ndarray  # (ns,)
     names: tuple[str, ...]
 
@@ -146,6 +154,8 @@ class PairLayout(Static):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PairGroup(Static):
+    """Pairs of geoms of the same two types, examined together."""
+
     types: tuple[str, str]
     geoms: np.ndarray  # (n, 2)
     explicit: np.ndarray  # (n,) row of `Pairs`, -1 for pairs found by the filters
@@ -164,6 +174,8 @@ class Equalities(eqx.Module):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class EqualityLayout(Static):
+    """Types and objects of the equality constraints."""
+
     type: tuple[str, ...]  # connect, weld or joint
     objects: np.ndarray  # (ne, 2) bodies, sites or joints; -1 where there is none
     sites: np.ndarray  # (ne,) bool: the objects are sites
@@ -185,6 +197,8 @@ class Actuators(eqx.Module):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class ActuatorLayout(Static):
+    """What each actuator acts on and how."""
+
     transmission: tuple[str, ...]  # joint, jointinparent or site
     target: np.ndarray  # (nu, 2) joint or site, reference site or -1
     dynamics: tuple[str, ...]  # none, integrator, filter, filterexact
@@ -211,6 +225,8 @@ class Options(eqx.Module):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class OptionLayout(Static):
+    """The file's choices that change the program."""
+
     integrator: str  # Euler, implicitfast, implicit, RK4
     solver: str  # Newton, CG, PGS
     cone: str  # pyramidal, elliptic

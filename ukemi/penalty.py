@@ -6,7 +6,7 @@ the pyramid's edges are combinations n ± μ_k t_k of those rows. The force is f
 """
 
 import dataclasses
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +14,6 @@ from jax import Array
 
 from ukemi import spatial
 from ukemi.tree import Static
-
 
 # Contacts come nearest first; work on them goes by chunks of this many and stops after the last active one.
 CHUNK = 8
@@ -91,7 +90,7 @@ def apply_hessian(kinds: RowKinds, blocks: tuple[Array, Array], y: Array) -> Arr
     if not kinds.contacts:
         return scalar
     frame = y[n:].reshape(kinds.contacts, kinds.dim, -1)
-    turned = sum(block[:, :, k, None] * frame[:, None, k] for k in range(kinds.dim))
+    turned = cast(Array, sum(block[:, :, k, None] * frame[:, None, k] for k in range(kinds.dim)))
     return jnp.concatenate([scalar, turned.reshape(-1, *rest)])
 
 

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jaxtyping import Float
 
 from ukemi import dynamics, spatial
@@ -53,7 +54,7 @@ def _rollout(model: Model, state: State, inputs: Input, method: Method) -> State
 def _check_finite(ctrl) -> None:
     """Refuse NaN and infinite inputs where their values are known."""
     for leaf in jax.tree.leaves(ctrl):
-        if not isinstance(leaf, jax.core.Tracer) and not np.isfinite(leaf).all():
+        if not isinstance(leaf, Tracer) and not np.isfinite(leaf).all():
             raise InputError("the controls or forces hold NaN or infinity.")
 
 

@@ -71,22 +71,27 @@ class Tree(Static):
 
     @property
     def nb(self) -> int:
+        """Number of bodies, the world included."""
         return len(self.body_parent)
 
     @property
     def nj(self) -> int:
+        """Number of joints."""
         return len(self.joint_type)
 
     @property
     def nv(self) -> int:
+        """Number of degrees of freedom."""
         return len(self.dof_joint)
 
     @property
     def nq(self) -> int:
+        """Number of coordinates."""
         return int(sum({FREE: 7, BALL: 4}.get(t, 1) for t in self.joint_type.tolist()))
 
     @property
     def ntree(self) -> int:
+        """Number of kinematic trees, at least one."""
         return int(self.body_tree.max()) + 1
 
     @functools.cached_property
@@ -123,6 +128,7 @@ class Tree(Static):
 
     @property
     def linear_dof(self) -> np.ndarray:
+        """Dofs that are not rotations of a quaternion."""
         return np.setdiff1d(np.arange(self.nv), self.quat_dof.ravel())
 
 

@@ -1,0 +1,1 @@
+"""Collision of primitive shapes: which contacts there are, and their geometry."""

@@ -143,7 +143,7 @@ def _edge_contact(pose: _Pose, chosen: _Axis) -> tuple[Array, Array, Array]:
     return dot(gap, normal), on_a + 0.5 * gap, normal
 
 
-def _clip_loop(corner: Array, side: Array, limit: Array) -> tuple[Array, Array, Array]:
+def _clip_loop(corner: Array, side: Array, limit: Array) -> tuple[Array, Array]:
     """Clips the four edges of a polygon to the rectangle |x| <= limit[0], |y| <= limit[1].
 
     Args:

@@ -28,7 +28,6 @@ linear step whose value is zero.
 
 from typing import NamedTuple
 
-
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax

@@ -14,7 +14,6 @@ from ukemi.collide.shapes import EMPTY, Shape
 from ukemi.kinematics import Kinematics, geom_frames
 from ukemi.model import Model, PairGroup, PairLayout
 
-
 FEW_GROUPS = 4
 
 

@@ -208,7 +208,7 @@ def several_contacts(kind_a: str, kind_b: str, extra: int):
         in_a = REGIONS[kind_a](a, found.normal)
         in_b = REGIONS[kind_b](b, -found.normal)
         both = jax.tree.map(lambda *x: jnp.stack(x), (a, in_a), (b, in_b))
-        distance, point = _extra_contacts(*both, found)
+        distance, point = _extra_contacts(both[0], both[1], found)
         keep = np.array([0, 2, 1, 3])[:extra]  # the two on the first line come first
         middle = 0.5 * (found.point_a + found.point_b)
         distance = jnp.concatenate([found.distance[None], distance[keep]])

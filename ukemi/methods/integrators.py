@@ -4,10 +4,11 @@ Each takes `forward(model, state, inputs)` and returns the moved state with the 
 beginning. All but RK4 use v⁺ = v + h M̂⁻¹ (τ + Jᵀf) with M̂ = M − h D (MuJoCo, eq. 6) and differ in D.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
+import numpy as np
 from jax import Array, lax
 
 from ukemi import spatial
@@ -72,7 +73,8 @@ def runge_kutta(forward, model: Model, state: State, inputs: Input):
         cache = Cache(acceleration=stages[-1][1], iterations=state.cache.iterations)
         then = forward(model, State(q, v, there.act, there.time, there.status, cache), inputs)
         stages.append((_pull_back(model, shift, v), then.solution.acceleration, then.actuation.act_dot))
-    rates = [sum(b * s[k] for b, s in zip((1 / 6, 1 / 3, 1 / 3, 1 / 6), stages, strict=True)) for k in range(3)]
+    weights = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
+    rates = [cast(Array, sum(b * s[k] for b, s in zip(weights, stages, strict=True))) for k in range(3)]
     act = next_activation(model, state.act, rates[2])
     act = wrap_activation(model, act, now.actuation.length)
     return Moved(integrate(tree, state.q, rates[0], h), state.v + h * rates[1], act), now
@@ -119,10 +121,8 @@ def _force_slope(model: Model, now, v: Array) -> Array:
     return jnp.where(related, D, 0.0)
 
 
-def _free_dofs(model: Model):
+def _free_dofs(model: Model) -> np.ndarray:
     """(n, 6) dofs of the bodies that float alone."""
-    import numpy as np
-
     joints = model.tree.slots[model.bodies.layout.free, 0]
     return model.tree.joint_dof[joints][:, None] + np.arange(6)
 

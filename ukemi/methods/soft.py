@@ -1,7 +1,7 @@
 """MuJoCo's soft contact: the acceleration minimises Gauss' principle plus a penalty on the constraints (eq. 8)."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -109,7 +109,8 @@ class Soft(Method):
         kin = of_state(model, state, inputs)
         dyn = smooth(model, kin, v)
         rest = f_.passive(model, kin, q, v)
-        drive = f_.actuation(model, kin, q, v, state.act, inputs.ctrl, rest.held)
+        ctrl = cast(Array, inputs.ctrl)  # `as_input` fills it
+        drive = f_.actuation(model, kin, q, v, state.act, ctrl, rest.held)
         contacts = detect(model, kin)
         tau = rest.qfrc + drive.qfrc + f_.applied(model, kin, inputs, v) - dyn.bias
         warm = state.cache.acceleration

@@ -3,6 +3,8 @@
 The residual is r(a) = M a − τ − Jᵀ f(J a − a_ref); its Jacobian H = M + Jᵀ H[s] J is symmetric positive definite.
 """
 
+from typing import cast
+
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
@@ -30,7 +32,7 @@ def hessian(kinds: RowKinds, problem: Problem, x: Array, active: Array) -> Array
         start = jnp.minimum(k * size, kinds.contacts - size)
         rows, block = (lax.dynamic_slice_in_dim(part, start, size) for part in (frame, blocks))
         block = jnp.where((start + np.arange(size) >= k * size)[:, None, None], block, 0.0)
-        stiff = sum(block[:, :, j, None] * rows[:, None, j] for j in range(kinds.dim))
+        stiff = cast(Array, sum(block[:, :, j, None] * rows[:, None, j] for j in range(kinds.dim)))
         return H + spatial.gram(rows.reshape(-1, nv), stiff.reshape(-1, nv))
 
     return lax.fori_loop(0, jnp.minimum(-(-active // size), count), add, H)
@@ -65,7 +67,9 @@ def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, 
     return Solution(point.a, point.force, point.pull, k, converged)
 
 
-def line_search(kinds: RowKinds, problem: Problem, point: Point, step, M_step, J_step, tries, tolerance: float) -> Array:
+def line_search(
+    kinds: RowKinds, problem: Problem, point: Point, step, M_step, J_step, tries, tolerance: float
+) -> Array:
     """Step length α at the minimum along `step`: root of the slope φ'(α), which never decreases."""
     penalty = problem.rows.penalty
     curve, slope = step @ M_step, step @ (point.Ma - problem.tau)
