@@ -49,8 +49,7 @@ def compiled(pair):
         )
 
     def derivative(a, b, x, direction, cotangent):
-        at = lambda x: value(a, b, x)
-        out, linear = jax.linearize(at, x)
+        out, linear = jax.linearize(lambda x: value(a, b, x), x)
         return out, linear(direction), jax.linear_transpose(linear, x)(cotangent)[0]
 
     # compiling is what takes time here, so leave the optimiser out
@@ -64,12 +63,12 @@ def stack(shapes, dtype=np.float64):
 
 def random_problem(pair, n, seed):
     rng = np.random.default_rng(seed)
-    draw = lambda: stack(
-        [
-            Shape(rng.uniform(-0.2, 0.2, 3), rotation(rng), rng.uniform(0.1, 0.3, 3))
-            for _ in range(n)
-        ]
-    )
+
+    def draw():
+        return stack(
+            [Shape(rng.uniform(-0.2, 0.2, 3), rotation(rng), rng.uniform(0.1, 0.3, 3)) for _ in range(n)]
+        )
+
     a, b = draw(), draw()
     k = PAIRS[pair].points
     return a, b, rng.normal(size=(n, 18)), rng.normal(size=(n, k, 13))
@@ -80,9 +79,10 @@ def test_derivatives_match_central_differences(pair):
     n, h = 120, 1e-3 if not PAIRS[pair].exact else 3e-4
     a, b, direction, cotangent = random_problem(pair, n, seed=2)
     derivative = compiled(pair)
-    at = lambda s: jax.tree.map(
-        np.asarray, derivative(a, b, s * h * direction, direction, cotangent)
-    )
+
+    def at(s):
+        return jax.tree.map(np.asarray, derivative(a, b, s * h * direction, direction, cotangent))
+
     out, tangent, gradient = at(0)
     # reverse mode is the transpose of forward mode
     forward = np.sum(cotangent * tangent, axis=(1, 2))
@@ -108,17 +108,15 @@ def degenerate_problem(pair, n, dtype):
     for axes in itertools.permutations(range(3)):
         turn = np.eye(3)[list(axes)]
         turns.append(turn * np.linalg.det(turn))
-    draw = lambda spread: stack(
-        [
-            Shape(
-                rng.integers(-spread, spread + 1, 3) / 8,
-                turns[rng.integers(len(turns))],
-                rng.choice([0.125, 0.25], 3),
-            )
-            for _ in range(n)
-        ],
-        dtype,
-    )
+
+    def one(spread):
+        return Shape(
+            rng.integers(-spread, spread + 1, 3) / 8, turns[rng.integers(len(turns))], rng.choice([0.125, 0.25], 3)
+        )
+
+    def draw(spread):
+        return stack([one(spread) for _ in range(n)], dtype)
+
     direction = rng.normal(size=(n, 18)).astype(dtype)
     cotangent = rng.normal(size=(n, PAIRS[pair].points, 13)).astype(dtype)
     return draw(1), draw(2), direction, cotangent

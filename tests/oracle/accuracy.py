@@ -19,10 +19,10 @@ TEXT = """# Agreement with MuJoCo
 
 Worst relative errors in float64 over {n} random states per model: largest difference divided by the largest entry (at
 least 0.01; for accelerations, also a_ref, and next states at least 1). Both solvers run to convergence. States: noise
-about the keyframes and `qpos0`, joints set near their limits, floating bases let down to the floor, in two of five up to 120
-steps under random controls; in a third, random applied forces. *active* counts states with an active contact, limit
-or equality; *contacts* those of analytic pairs, each of which must be at the same point as MuJoCo's (*lost* if not).
-Where a pair without closed form touches (ellipsoids and cylinders with one another, with capsules or boxes), the
+about the keyframes and `qpos0`, joints set near their limits, floating bases let down to the floor, in two of five up
+to 120 steps under random controls; in a third, random applied forces. *active* counts states with an active contact,
+limit or equality; *contacts* those of analytic pairs, each of which must be at the same point as MuJoCo's (*lost* if
+not). Where a pair without closed form touches (ellipsoids and cylinders with one another, with capsules or boxes), the
 contact points differ by design; such states count under *other pairs* and only their smooth dynamics is compared.
 
 The bounds that the tests hold everything to: 1e-10 for M, bias, actuator force, J, a_ref and R, 1e-8 for qacc and

@@ -60,8 +60,11 @@ BATCH = 600  # one batch size for all tests, so that each pair compiles once
 def evaluate(a: str, b: str, shapes_a: list[Shape], shapes_b: list[Shape], dtype=np.float64):
     """Our contacts of a list of poses."""
     n = len(shapes_a)
-    fill = lambda shapes: shapes + shapes[-1:] * (BATCH - n)
-    stack = lambda shapes: Shape(*(np.stack(x).astype(dtype) for x in zip(*fill(shapes))))
+
+    def stack(shapes):
+        filled = shapes + shapes[-1:] * (BATCH - n)
+        return Shape(*(np.stack(x).astype(dtype) for x in zip(*filled)))
+
     hits = batched(a, b)(stack(shapes_a), stack(shapes_b))
     return jax.tree.map(lambda x: np.asarray(x[:n]), hits)
 
@@ -109,7 +112,10 @@ def compare(a: str, b: str, shapes_a: list[Shape], shapes_b: list[Shape], tol: f
 
 EXACT = [pair for pair, routine in PAIRS.items() if routine.exact]
 CONVEX = [pair for pair, routine in PAIRS.items() if not routine.exact]
-ids = lambda pairs: ["-".join(pair) for pair in pairs]
+
+
+def ids(pairs):
+    return ["-".join(pair) for pair in pairs]
 
 
 @pytest.mark.parametrize("a, b", EXACT, ids=ids(EXACT))
@@ -126,9 +132,10 @@ def grid_poses(n: int, seed: int) -> tuple[list[Shape], list[Shape]]:
         turn = np.eye(3)[list(axes)] * (1 - 2 * np.array(signs))
         if np.linalg.det(turn) > 0:
             turns.append(turn)
-    draw = lambda: Shape(
-        rng.integers(-4, 5, 3) / 16, turns[rng.integers(24)], rng.choice([2, 3, 4], 3) / 16
-    )
+
+    def draw():
+        return Shape(rng.integers(-4, 5, 3) / 16, turns[rng.integers(24)], rng.choice([2, 3, 4], 3) / 16)
+
     return tuple([draw() for _ in range(n)] for _ in range(2))
 
 
@@ -187,7 +194,10 @@ def test_convex_depth_is_mujocos_or_better(a, b):
     oracle = Oracle(a, b)
     agree, shallow = 0, 0
     for i, (s, t) in enumerate(zip(shapes_a, shapes_b)):
-        separation = lambda n: n @ (t.pos - s.pos) - support(a, s, n) - support(b, t, n)
+
+        def separation(n, s=s, t=t):
+            return n @ (t.pos - s.pos) - support(a, s, n) - support(b, t, n)
+
         ours, normal = hits.distance[i, 0], hits.frame[i, 0, 0]
         # the distance is what separates the shapes along the normal
         assert abs(ours - separation(normal)) < 1e-7
