@@ -45,15 +45,24 @@ def test_help(capsys, arguments):
     assert end.value.code == 0 and "usage: ukemi" in text and "humanoid" in text or "--all" in text
 
 
-def test_help_does_not_wait_for_the_engine():
-    """The module itself imports only the standard library and the error types before it has parsed."""
+def test_parsing_imports_nothing_heavy():
+    """Help and mistyped options are answered from the standard library alone."""
     code = (
-        "import sys, ukemi; before = set(sys.modules)\n"
+        "import sys; before = set(sys.modules)\n"
         "import ukemi.cli; ukemi.cli._parser()\n"
         "print(sorted(m for m in set(sys.modules) - before if m.split('.')[0] not in sys.stdlib_module_names))"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert result.stdout.strip() == "['ukemi.cli']"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "['ukemi', 'ukemi.cli', 'ukemi.errors', 'ukemi.platform']"
+
+
+def test_public_names_are_found_when_used():
+    for name in uk.__all__:
+        assert getattr(uk, name) is not None and name in dir(uk)
+    import ukemi.loading
+
+    assert callable(uk.load) and uk.loading is ukemi.loading
+    assert not hasattr(uk, "no_such_name")
 
 
 def test_inspect(capsys, tiny):

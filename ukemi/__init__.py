@@ -1,21 +1,23 @@
-"""Ukemi: a differentiable rigid-body physics engine for robotics, on JAX."""
+"""Ukemi: a differentiable rigid-body physics engine for robotics, on JAX.
+
+Public names are imported when they are first used (PEP 562), so that `ukemi --help` need not wait for JAX.
+"""
+
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING
 
 from ukemi.platform import set_xla_flags as _set_xla_flags
 
 _set_xla_flags()
 
-from ukemi.errors import (  # noqa: E402
-    InputError,
-    ModelFileError,
-    StepError,
-    UkemiError,
-    UnsupportedModelError,
-)
-from ukemi.load import load  # noqa: E402
-from ukemi.methods.soft import Soft  # noqa: E402
-from ukemi.model import Input, Model, State, initial_state  # noqa: E402
-from ukemi.simulate import contacts, energy, inverse, rollout, step, vector_field  # noqa: E402
-from ukemi.status import Status, raise_if_failed  # noqa: E402
+if TYPE_CHECKING:
+    from ukemi.errors import InputError, ModelFileError, StepError, UkemiError, UnsupportedModelError
+    from ukemi.loading import load
+    from ukemi.methods.soft import Soft
+    from ukemi.model import Input, Model, State, initial_state
+    from ukemi.simulate import contacts, energy, inverse, rollout, step, vector_field
+    from ukemi.status import Status, raise_if_failed
 
 __all__ = [
     "Input",
@@ -38,3 +40,29 @@ __all__ = [
     "step",
     "vector_field",
 ]
+
+_HOMES = {
+    "ukemi.errors": ("InputError", "ModelFileError", "StepError", "UkemiError", "UnsupportedModelError"),
+    "ukemi.loading": ("load",),
+    "ukemi.methods.soft": ("Soft",),
+    "ukemi.model": ("Input", "Model", "State", "initial_state"),
+    "ukemi.simulate": ("contacts", "energy", "inverse", "rollout", "step", "vector_field"),
+    "ukemi.status": ("Status", "raise_if_failed"),
+}
+# A name must not be that of a module of this package: importing the module would put it in the name's place.
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str):
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = value  # found at once from now on
+        return value
+    module = f"{__name__}.{name}"
+    if not name.startswith("_") and importlib.util.find_spec(module):
+        return importlib.import_module(module)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
