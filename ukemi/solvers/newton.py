@@ -46,12 +46,14 @@ def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, 
     active = p_.active_contacts(problem.rows.penalty)
 
     def unfinished(carry):
-        point, previous, k = carry
-        stalled = (point.size > 0.5 * previous) & (point.size < 1e3 * noise / tolerance * point.scale)
+        point, previous, k, step_size = carry
+        # Rounding in stiff rows can hold the gradient up; the full step M H⁻¹ r then says how near the solution is.
+        rounding = noise / tolerance * point.scale
+        stalled = (point.size > 0.5 * previous) & ((point.size < 1e3 * rounding) | (step_size < 1e2 * rounding))
         return (point.size > point.scale) & (k < iterations) & ~stalled
 
     def advance(carry):
-        point, _, k = carry
+        point, _, k, _ = carry
         H = spatial.materialize(hessian(kinds, problem, point.x, active))
         step = -jsl.cho_solve((lax.linalg.cholesky(H, symmetrize_input=False), True), point.gradient)
         M_step, J_step = spatial.materialize((problem.M @ step, J @ step))
@@ -59,10 +61,11 @@ def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, 
         tries = jnp.where(unfinished(carry), searches, 0)
         alpha = line_search(kinds, problem, point, step, M_step, J_step, tries, tolerance)
         moved = (point.a + alpha * step, point.Ma + alpha * M_step, point.x + alpha * J_step)
-        return evaluate(kinds, problem, *moved, tolerance), point.size, k + 1
+        return evaluate(kinds, problem, *moved, tolerance), point.size, k + 1, jnp.linalg.norm(M_step)
 
-    carry = (first, jnp.full((), jnp.inf, start.dtype), jnp.zeros((), jnp.int32))
-    point, previous, k = lax.while_loop(unfinished, advance, carry)
+    infinite = jnp.full((), jnp.inf, start.dtype)
+    carry = (first, infinite, jnp.zeros((), jnp.int32), infinite)
+    point, _, k, _ = lax.while_loop(unfinished, advance, carry)
     converged = (point.size <= point.scale) | (k < iterations)
     return Solution(point.a, point.force, point.pull, k, converged)
 
