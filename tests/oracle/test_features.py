@@ -7,7 +7,7 @@ import itertools
 import mujoco
 import numpy as np
 import pytest
-from oracle.harness import assert_agrees, compare, compare_states, converged, random_states
+from oracle.harness import assert_agrees, compare, compare_states, converged, load_sample, ours, random_states
 
 import ukemi as uk
 from ukemi import support
@@ -168,6 +168,36 @@ def test_equalities(name):
     check(scene(TWO_ARMS, more=f"<equality>{EQUALITIES[name]}</equality>"), active=1.0)
 
 
+def test_an_equality_of_a_body_that_slides_after_a_ball():
+    """MuJoCo's mj_jacDot takes the ball's velocity with the slide's in it; ours is the derivative of J."""
+    anchor = np.array([0.3, 0.1, 0.2])
+    m = converged(mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><body name="a" pos="0 0 1"><joint type="ball"/><joint type="slide" axis="1 .2 .5"/>'
+        '<geom size=".1" pos=".2 .1 0"/></body></worldbody><equality><connect body1="a" anchor=".3 .1 .2"/></equality></mujoco>'
+    ))  # fmt: skip
+    d, samples = mujoco.MjData(m), random_states(m, 5)
+    _, now, _ = ours(uk.load(m), samples)
+
+    def jacobian(q, function=mujoco.mj_jac):
+        d.qpos[:] = q
+        mujoco.mj_fwdPosition(m, d)
+        mujoco.mj_fwdVelocity(m, d)
+        out = np.zeros((3, m.nv))
+        function(m, d, out, None, d.xpos[1] + d.xmat[1].reshape(3, 3) @ anchor, 1)
+        return out
+
+    for k, sample in enumerate(samples):
+        load_sample(d, sample)
+        ahead, behind = sample.q.copy(), sample.q.copy()
+        mujoco.mj_integratePos(m, ahead, sample.v, 1e-5)
+        mujoco.mj_integratePos(m, behind, sample.v, -1e-5)
+        drift = (jacobian(ahead) - jacobian(behind)) @ sample.v / 2e-5
+        theirs = jacobian(sample.q, mujoco.mj_jacDot) @ sample.v
+        mujoco.mj_forward(m, d)
+        expected = d.efc_aref + theirs - drift
+        np.testing.assert_allclose(now.rows.aref[k], expected, atol=1e-7 * (1 + np.abs(expected).max()))
+
+
 # ---- contacts ------------------------------------------------------------------------------------------------------
 
 OBJECTS = """
@@ -219,8 +249,8 @@ CONTACTS = {
 @pytest.mark.parametrize("name", CONTACTS)
 def test_contact_parameters(name, cone, request):
     if (name, cone) == ("friction of zero", "pyramidal"):
-        # accelerations agree to 1e-12, but rows with D = 1e11 round by more than Newton's stopping rule allows for
-        request.applymarker(pytest.mark.xfail(reason="Newton says that it did not converge", strict=True))
+        # accelerations agree to 1e-12; forces of rows with D = 1e11 are made up of differences that round by 1e-7
+        request.applymarker(pytest.mark.xfail(reason="constraint force to 2e-7 instead of 1e-8", strict=True))
     check(scene(objects(*CONTACTS[name]), f'cone="{cone}"'), active=0.5)
 
 

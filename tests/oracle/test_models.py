@@ -39,10 +39,7 @@ def test_agrees_with_mujoco(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_agrees_with_mujoco_over_many_states(name, request):
-    if name == "shared/go2_mjx":
-        # all bounds hold, but with impratio 100 the rows round by more than Newton's stopping rule allows for
-        request.applymarker(pytest.mark.xfail(reason="Newton says that it did not converge", strict=True))
+def test_agrees_with_mujoco_over_many_states(name):
     m = CASES[name]()
     check(m, compare(m, n=200, seed=2))
 
@@ -71,6 +68,8 @@ def test_a_hundred_steps(name):
     model, d = uk.load(m), mujoco.MjData(m)
     if m.nkey:
         mujoco.mj_resetDataKeyframe(m, d, 0)
+    if name == "ukemi/ball":
+        d.qpos[2] -= d.qpos[2] - 0.12  # else it would not land in time
     d.qvel[:] = 0.1 * np.random.default_rng(0).normal(size=m.nv)
     state = uk.initial_state(model, q=d.qpos, v=d.qvel, act=d.act)
     states = uk.rollout(model, state, jnp.broadcast_to(jnp.asarray(d.ctrl), (100, m.nu)), CONVERGED)
