@@ -1,5 +1,6 @@
 """Which contacts there are: bounding capsules, then the pair functions, then the nearest contact points."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -157,13 +158,24 @@ def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array]:
     size, dtype = room + spare, posed.pos.dtype
     blank = Found(jnp.full(size, EMPTY, dtype), jnp.zeros((size, 12), dtype), jnp.zeros(size, jnp.int32))
     carry = blank, jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-    for g in others:
-        own = slice(_first_pair(layout, g), _first_pair(layout, g) + len(layout.groups[g].geoms))
-        count = (posed.near[own] < 0).sum()
-        add = _adder(layout, g, posed, posed.near[own], count, room)
-        carry = lax.cond(count > 0, add, lambda carry: carry, carry)
+    # one branch around all pairs of bodies, which are mostly apart, spares their groups' own branches
+    planes = [g for g in others if layout.groups[g].types[0] == "plane"]
+    for groups in (planes, [g for g in others if g not in planes]):
+        if groups:
+            own = slice(_first_pair(layout, groups[0]), _first_pair(layout, groups[-1] + 1))
+            add = partial(_append, layout, groups, posed, room)
+            carry = lax.cond((posed.near[own] < 0).any(), add, lambda carry: carry, carry)
     found, _, lost = carry
     return jax.tree.map(lambda x: x[:room], found), lost
+
+
+def _append(layout: PairLayout, groups: list[int], posed: Posed, room: int, carry):
+    """Append the contact points of the near pairs of several groups to (Found, length, lost)."""
+    for g in groups:
+        near = posed.near[_first_pair(layout, g) : _first_pair(layout, g + 1)]
+        count = (near < 0).sum()
+        carry = lax.cond(count > 0, _adder(layout, g, posed, near, count, room), lambda carry: carry, carry)
+    return carry
 
 
 def _chunk(group: PairGroup) -> int:

@@ -15,7 +15,7 @@ from ukemi.solvers.problem import Problem, Solution
 
 SOLVERS = {"Newton": newton, "CG": cg, "PGS": pgs}
 
-SLOTS = (16, 64, 256, 1024)  # numbers of contact slots for which a solver is compiled, up to the model's own
+SLOTS = (16, 64, 256, 1024)  # numbers of contact slots for which a solver is compiled, up to half the model's own
 
 
 def solve_active(solver, rows, kinds: RowKinds, scene) -> Solution:
