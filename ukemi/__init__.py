@@ -12,7 +12,14 @@ from ukemi.platform import set_xla_flags as _set_xla_flags
 _set_xla_flags()
 
 if TYPE_CHECKING:
-    from ukemi.errors import InputError, ModelFileError, StepError, UkemiError, UnsupportedModelError
+    from ukemi.errors import (
+        GradientError,
+        InputError,
+        ModelFileError,
+        StepError,
+        UkemiError,
+        UnsupportedModelError,
+    )
     from ukemi.loading import load
     from ukemi.methods.soft import Soft
     from ukemi.model import Input, Model, State, initial_state
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
     from ukemi.status import Status, raise_if_failed
 
 __all__ = [
+    "GradientError",
     "Input",
     "InputError",
     "Model",
@@ -42,7 +50,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ukemi.errors": ("InputError", "ModelFileError", "StepError", "UkemiError", "UnsupportedModelError"),
+    "ukemi.errors": (
+        "GradientError",
+        "InputError",
+        "ModelFileError",
+        "StepError",
+        "UkemiError",
+        "UnsupportedModelError",
+    ),
     "ukemi.loading": ("load",),
     "ukemi.methods.soft": ("Soft",),
     "ukemi.model": ("Input", "Model", "State", "initial_state"),

@@ -27,3 +27,7 @@ class InputError(UkemiError):
 
 class StepError(UkemiError):
     """A simulated state carries failure bits in `status`."""
+
+
+class GradientError(UkemiError):
+    """A derivative was asked for that cannot be given."""

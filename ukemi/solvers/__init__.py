@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ukemi.batching import one_by_one
+from ukemi.errors import GradientError
 from ukemi.penalty import RowKinds
 from ukemi.solvers.cg import cg
 from ukemi.solvers.newton import newton
@@ -43,4 +44,18 @@ def solve_active(solver, rows, kinds: RowKinds, scene) -> Solution:
         active = scene.contacts.active.sum()
         return lax.switch((active > jnp.array(sizes[:-1])).sum(), [with_slots(n) for n in sizes], scene)
 
-    return one_by_one(full if len(sizes) == 1 else solve, in_lockstep=full)(scene)
+    return _without_derivative(one_by_one(full if len(sizes) == 1 else solve, in_lockstep=full))(scene)
+
+
+def _without_derivative(solve):
+    """`solve`, which raises when it is differentiated: a solver's iterations have no meaningful derivative."""
+    guarded = jax.custom_jvp(solve)
+
+    @guarded.defjvp
+    def refuse(primals, tangents):
+        raise GradientError(
+            "Derivatives of the soft law are not there yet: the implicit rule that gives them comes with the next "
+            "release. Nothing is returned, because differentiating the solver's iterations would be silently wrong."
+        )
+
+    return guarded
