@@ -257,7 +257,8 @@ def test_contact_parameters(name, cone, request):
 @pytest.mark.parametrize("option", ['impratio="10"', 'impratio=".3"', 'o_solref=".1 1"', 'timestep=".01" integrator="implicitfast"'])
 def test_contact_options(option):
     for cone in CONES:
-        check(scene(objects('friction=".7"', *['condim="4"'] * 3), option + f' cone="{cone}"'), active=0.5)
+        # in long steps a thing may reach the pole, a cylinder
+        check(scene(objects('friction=".7"', *['condim="4"'] * 3), option + f' cone="{cone}"'), active=0.5, inexact=True)
 
 
 @pytest.mark.parametrize("cone", CONES)
