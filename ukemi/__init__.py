@@ -12,6 +12,7 @@ from ukemi.platform import set_xla_flags as _set_xla_flags
 _set_xla_flags()
 
 if TYPE_CHECKING:
+    from ukemi.derived import refresh
     from ukemi.errors import (
         GradientError,
         InputError,
@@ -44,12 +45,14 @@ __all__ = [
     "inverse",
     "load",
     "raise_if_failed",
+    "refresh",
     "rollout",
     "step",
     "vector_field",
 ]
 
 _HOMES = {
+    "ukemi.derived": ("refresh",),
     "ukemi.errors": (
         "GradientError",
         "InputError",

@@ -16,6 +16,7 @@ from ukemi.equality import equality_rows
 from ukemi.kinematics import Kinematics, Velocities, shared_reference
 from ukemi.model import Model
 from ukemi.penalty import Penalty, RowKinds
+from ukemi.penalty import force as force_of
 from ukemi.tree import BALL
 
 TINY = 1e-15  # MuJoCo's mjMINVAL
@@ -195,26 +196,58 @@ def _of_contacts(table: ContactParameters, pair: Array) -> ContactParameters:
     return ContactParameters(*(p[:, 0] if leaf.ndim == 1 else p for p, leaf in zip(parts, table, strict=True)))
 
 
-def contact_jacobian(model: Model, kin: Kinematics, contacts: Contacts, dim: int) -> Array:
-    """Jacobian (nc, dim, nv) of the relative motion of the second body in each contact's frame."""
+class Lever(NamedTuple):
+    """How contacts move with the joints: what J is for x ↦ J x and f ↦ Jᵀ f, without J."""
+
+    mask: Array  # (n, nv) 1 where a dof moves the second body, −1 the first
+    arm: Array  # (n, 3) contact point from the origin of S [m]
+    frame: Array  # (n, 3, 3) rows: normal, tangents
+    S: Array  # (nv, 6) motion subspace about one origin
+    dim: int
+
+    def motion(self, x: Array) -> Array:
+        """J x (n, dim): relative motion of the second body in the contacts' frames for joint rates x (nv,)."""
+        V = self.mask @ (self.S * x[:, None])
+        linear = V[:, 3:] + spatial.cross(V[:, :3], self.arm)
+        out = spatial.apply(self.frame, linear)
+        return (
+            jnp.concatenate([out, spatial.apply(self.frame, V[:, :3])], -1)[:, : self.dim]
+            if self.dim > 3
+            else (out[:, : self.dim])
+        )
+
+    def pull(self, force: Array) -> Array:
+        """Jᵀ f (nv,) of forces f (n, dim) in the contacts' frames."""
+        full = jnp.pad(force, ((0, 0), (0, 6 - self.dim)))
+        push, twist = (spatial.apply(self.frame.mT, part) for part in (full[:, :3], full[:, 3:]))
+        wrench = jnp.concatenate([twist + spatial.cross(self.arm, push), push], -1)
+        return (self.S * (self.mask.T @ wrench)).sum(-1)
+
+
+def contact_lever(model: Model, kin: Kinematics, contacts: Contacts, dim: int) -> Lever:
+    """Levers of the contacts."""
     tree = model.tree
     origin, S = shared_reference(tree, kin)
     body = model.geoms.layout.body[model.pairs.layout.geoms]
     moves = tree.moves.astype(np.int8)
     mask = jnp.asarray(moves[body[:, 1]] - moves[body[:, 0]])[contacts.pair].astype(S.dtype)
-    arm = spatial.cross((contacts.point - origin)[:, None, :], contacts.frame)
-    wrench = jnp.concatenate([arm, contacts.frame], -1)
+    return Lever(mask, contacts.point - origin, contacts.frame, S, dim)
+
+
+def contact_jacobian(model: Model, kin: Kinematics, contacts: Contacts, dim: int) -> Array:
+    """Jacobian (nc, dim, nv) of the relative motion of the second body in each contact's frame."""
+    lever = contact_lever(model, kin, contacts, dim)
+    wrench = jnp.concatenate([spatial.cross(lever.arm[:, None, :], lever.frame), lever.frame], -1)
     if dim > 3:
-        turning = jnp.concatenate([contacts.frame, jnp.zeros_like(contacts.frame)], -1)
+        turning = jnp.concatenate([lever.frame, jnp.zeros_like(lever.frame)], -1)
         wrench = jnp.concatenate([wrench, turning], 1)
     wrench = spatial.materialize(wrench[:, :dim])
-    return spatial.materialize((wrench.reshape(-1, 6) @ S.T).reshape(-1, dim, model.nv) * mask[:, None, :])
+    return spatial.materialize((wrench.reshape(-1, 6) @ lever.S.T).reshape(-1, dim, model.nv) * lever.mask[:, None, :])
 
 
-class ContactRows(NamedTuple):
-    """Rows of n contacts and their part of the penalty."""
+class ContactLaw(NamedTuple):
+    """Reference acceleration of n contacts and their part of the penalty."""
 
-    J: Array  # (n, dim, nv)
     aref: Array  # (n, dim)
     D_edge: Array  # (n,)
     D_frame: Array  # (n, dim)
@@ -222,14 +255,12 @@ class ContactRows(NamedTuple):
     mu: Array  # (n,)
 
 
-def contact_rows(model: Model, kin: Kinematics, v: Array, contacts: Contacts, kinds: RowKinds) -> ContactRows:
-    """Rows of the given contacts."""
+def contact_law(model: Model, contacts: Contacts, kinds: RowKinds, velocity: Array) -> ContactLaw:
+    """Softness of contacts whose rows move at `velocity` (n, dim)."""
     dim = kinds.dim
     own = np.arange(1, dim) < model.pairs.layout.condim[:, None]  # directions that the pair's own dimension has
     prm = _of_contacts(pair_parameters(model), contacts.pair)
     friction = jnp.where(jnp.asarray(own)[contacts.pair], prm.friction[:, : dim - 1], 0.0)
-    J = contact_jacobian(model, kin, contacts, dim)
-    velocity = (J.reshape(-1, model.nv) @ v).reshape(-1, dim)
     d = impedance(prm.solimp, contacts.distance - prm.margin)
     k, b = stiffness_damping(model, prm.solref, prm.solimp)
     push = -k * d * (contacts.distance - prm.margin)
@@ -241,7 +272,7 @@ def contact_rows(model: Model, kin: Kinematics, v: Array, contacts: Contacts, ki
     aref = jnp.where(normal, (push - b * velocity[:, 0])[:, None], -slip[:, None] * velocity)
     smooth = jnp.asarray(model.pairs.layout.condim == 1)[contacts.pair]
     R = (1 - d) / d * prm.weight
-    return ContactRows(J, aref, *_contact_penalty(model, contacts, kinds, R, prm.friction[:, 0], friction, smooth))
+    return ContactLaw(aref, *_contact_penalty(model, contacts, kinds, R, prm.friction[:, 0], friction, smooth))
 
 
 def _contact_penalty(model: Model, contacts: Contacts, kinds: RowKinds, R, main, friction, smooth) -> tuple:
@@ -291,7 +322,45 @@ def constraint_rows(
     model: Model, kin: Kinematics, velocity: Velocities, q: Array, v: Array, contacts: Contacts, kinds: RowKinds
 ) -> Rows:
     """All rows at a state."""
-    J, aref, D = [], [], []
+    J, aref, D = _scalar_rows(model, kin, velocity, q, v, kinds)
+    law = _no_law(kinds, q.dtype)
+    if kinds.contacts:
+        J_contact = contact_jacobian(model, kin, contacts, kinds.dim)
+        moving = (J_contact.reshape(-1, model.nv) @ v).reshape(-1, kinds.dim)
+        law = contact_law(model, contacts, kinds, moving)
+        J = jnp.concatenate([J, J_contact.reshape(-1, model.nv)])
+    return spatial.materialize(Rows(J, jnp.concatenate([aref, law.aref.reshape(-1)]), _penalty(model, D, law)))
+
+
+def constraint_force(
+    model: Model,
+    kin: Kinematics,
+    velocity: Velocities,
+    q: Array,
+    v: Array,
+    a: Array,
+    contacts: Contacts,
+    kinds: RowKinds,
+) -> tuple[Array, Array]:
+    """Constraint forces f (total,) = −∇s(J a − a_ref) at acceleration a (nv,), and Jᵀ f (nv,).
+
+    Contacts take part without their Jacobian, so that derivatives of this function pass vectors around, not matrices.
+    """
+    J, aref, D = _scalar_rows(model, kin, velocity, q, v, kinds)
+    x, law = [J @ a - aref], _no_law(kinds, q.dtype)
+    if kinds.contacts:
+        lever = contact_lever(model, kin, contacts, kinds.dim)
+        law = contact_law(model, contacts, kinds, lever.motion(v))
+        x.append((lever.motion(a) - law.aref).reshape(-1))
+    force = force_of(kinds, _penalty(model, D, law), jnp.concatenate(x))
+    pull = force[: kinds.scalar] @ J
+    if kinds.contacts:
+        pull = pull + lever.pull(force[kinds.scalar :].reshape(-1, kinds.dim))
+    return force, pull
+
+
+def _scalar_rows(model: Model, kin, velocity: Velocities, q: Array, v: Array, kinds: RowKinds):
+    """J, a_ref and D of the rows that are not contacts."""
     blocks = []
     if kinds.equality:
         blocks.append(Block(*equality_rows(model, kin, velocity, q, v)))
@@ -299,19 +368,20 @@ def constraint_rows(
         blocks.append(_dry_rows(model))
     if kinds.limit:
         blocks.append(_limit_rows(model, q))
+    J, aref, D = [jnp.zeros((0, model.nv), q.dtype)], [jnp.zeros(0, q.dtype)], [jnp.zeros(0, q.dtype)]
     for block in blocks:
         a, _, stiff = _reference(model, block, v)
         J.append(block.J)
         aref.append(a)
         D.append(stiff)
-    # friction loss has no position, so its reference acceleration is pure damping
-    empty = jnp.zeros(0, q.dtype)
-    contact = (empty, jnp.zeros((0, kinds.dim), q.dtype), jnp.zeros((0, kinds.dim - 1), q.dtype), empty)
-    if kinds.contacts:
-        rows = contact_rows(model, kin, v, contacts, kinds)
-        J.append(rows.J.reshape(-1, model.nv))
-        aref.append(rows.aref.reshape(-1))
-        contact = rows[2:]
-    penalty = Penalty(jnp.concatenate([*D, empty]), model.joints.frictionloss[model.joints.layout.dry], *contact)
-    rows = Rows(jnp.concatenate([*J, jnp.zeros((0, model.nv), q.dtype)]), jnp.concatenate([*aref, empty]), penalty)
-    return spatial.materialize(rows)
+    return jnp.concatenate(J), jnp.concatenate(aref), jnp.concatenate(D)
+
+
+def _no_law(kinds: RowKinds, dtype) -> ContactLaw:
+    empty = jnp.zeros(0, dtype)
+    frame = jnp.zeros((0, kinds.dim), dtype)
+    return ContactLaw(frame, empty, frame, frame[:, 1:], empty)
+
+
+def _penalty(model: Model, D: Array, law: ContactLaw) -> Penalty:
+    return Penalty(D, model.joints.frictionloss[model.joints.layout.dry], *law[1:])

@@ -21,7 +21,8 @@ class Smooth(NamedTuple):
 def body_inertias(model: Model, kin: Kinematics) -> Array:
     """Pseudo-inertias (nb, 16) of the bodies in world axes about each tree's reference point."""
     bodies = model.bodies
-    local = spatial.pseudo_inertia(bodies.mass, bodies.ipos, spatial.quat_to_mat(bodies.iquat), bodies.inertia)
+    axes = spatial.quat_to_mat(bodies.iquat)
+    local = spatial.pseudo_inertia(bodies.mass, bodies.ipos, axes, bodies.inertia, bodies.products)
     origin = jnp.pad(kin.ref[model.tree.body_tree][..., None], ((0, 0), (0, 1), (3, 0)))
     X = kin.X - origin
     return spatial.compose(spatial.compose(X, local), X.mT).reshape(-1, 16)
@@ -60,11 +61,26 @@ def _body_forces(model: Model, pseudo: Array, velocity: Velocities, acceleration
 def inverse_dynamics(model: Model, q: Array, v: Array, a: Array) -> Array:
     """Generalised force τ (nv,) = M a + c of the bodies alone: no passive, actuator or constraint forces."""
     kin = kinematics(model, q)
-    velocity = velocities(model.tree, kin.S, v)
+    return motion_force(model, kin, velocities(model.tree, kin.S, v), v, a)
+
+
+def motion_force(model: Model, kin: Kinematics, velocity: Velocities, v: Array, a: Array) -> Array:
+    """M a + c (nv,) at the poses `kin`: forces of the bodies, summed over what each dof moves."""
     acceleration = kin.S * a[:, None] + velocity.S_dot * v[:, None]
     force = _body_forces(model, body_inertias(model, kin), velocity, acceleration)
-    composite = model.tree.moves.T.astype(v.dtype) @ force
-    return (kin.S * composite).sum(-1) + model.joints.armature * a
+    return _generalised(model, kin, force) + model.joints.armature * a
+
+
+def inertial_force(model: Model, kin: Kinematics, a: Array) -> Array:
+    """M a (nv,) without M."""
+    inertia = spatial.spatial_inertia(body_inertias(model, kin))
+    force = spatial.apply(inertia, accumulate(model.tree, kin.S * a[:, None]))
+    return _generalised(model, kin, force) + model.joints.armature * a
+
+
+def _generalised(model: Model, kin: Kinematics, force: Array) -> Array:
+    """Generalised force (nv,) of forces (nb, 6) on the bodies about their trees' reference points."""
+    return (kin.S * (model.tree.moves.T.astype(force.dtype) @ force)).sum(-1)
 
 
 class Energy(NamedTuple):

@@ -40,9 +40,7 @@ def actuation(model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctr
     if "actuation" in disabled:
         none = jnp.zeros_like(length)
         return Actuation(length, velocity, none, moment, jnp.zeros_like(act), jnp.zeros_like(v), none)
-    if layout.ctrl_limited.any() and "clampctrl" not in disabled:
-        low, high = actuators.ctrl_range.T
-        ctrl = jnp.where(layout.ctrl_limited, jnp.clip(ctrl, low, high), ctrl)
+    ctrl = _clamped(model, ctrl)
     act_dot = activation_rate(model, act, ctrl)
     signal = _signal(model, length, act, act_dot, ctrl)
     gain = actuators.gain[:, 0] + actuators.gain[:, 1] * length + actuators.gain[:, 2] * velocity
@@ -60,6 +58,25 @@ def actuation(model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctr
         slope = jnp.where((_drives(model) & saturated).any(1), 0.0, slope)
         qfrc = jnp.where(limited, jnp.clip(qfrc, low, high), qfrc)
     return Actuation(length, velocity, force, moment, act_dot, qfrc, slope)
+
+
+def _clamped(model: Model, ctrl: Array) -> Array:
+    """Controls (nu,) within their ranges, where the file has ranges."""
+    limited = model.actuators.layout.ctrl_limited
+    if not limited.any() or "clampctrl" in model.options.layout.disabled:
+        return ctrl
+    low, high = model.actuators.ctrl_range.T
+    return jnp.where(limited, jnp.clip(ctrl, low, high), ctrl)
+
+
+def activation_motion(model: Model, kin: Kinematics, q: Array, act: Array, ctrl: Array) -> tuple[Array, Array | None]:
+    """Rate of the activations (na,), and the actuators' lengths (nu,) where stored setpoints wrap."""
+    layout = model.actuators.layout
+    if not model.na or "actuation" in model.options.layout.disabled:
+        return jnp.zeros_like(act), None
+    wraps = layout.wraps[_owners(model)].any()
+    length = transmission(model, kin, q)[0] if wraps else None
+    return activation_rate(model, act, _clamped(model, ctrl)), length
 
 
 def _drives(model: Model) -> np.ndarray:
@@ -129,11 +146,11 @@ def next_activation(model: Model, act: Array, act_dot: Array) -> Array:
     return out
 
 
-def wrap_activation(model: Model, act: Array, length: Array) -> Array:
-    """Stored setpoints (na,) of wrapping servos moved to the turn nearest to the length."""
-    owner = _owners(model)
-    if not model.actuators.layout.wraps[owner].any() or "actuation" in model.options.layout.disabled:
+def wrap_activation(model: Model, act: Array, length: Array | None) -> Array:
+    """Stored setpoints (na,) of wrapping servos moved to the turn nearest to the length; None where none wraps."""
+    if length is None:
         return act
+    owner = _owners(model)
     spread = jnp.zeros(model.nu, act.dtype).at[owner].set(act)
     return _unwind(model, spread, length)[owner]
 

@@ -6,11 +6,14 @@ loops over bodies.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.custom_derivatives import SymbolicZero
 
 from ukemi import spatial
+from ukemi.gradient import add_tangents, pushforward
 from ukemi.model import Input, Model, State
 from ukemi.tree import BALL, FREE, HINGE, SLIDE, Tree
 
@@ -41,6 +44,11 @@ class Kinematics(NamedTuple):
 
 def kinematics(model: Model, q: Array, mocap_pos: Array | None = None, mocap_quat: Array | None = None) -> Kinematics:
     """Poses of all bodies and the motion subspace at q (nq,)."""
+    return _kinematics((model, mocap_pos, mocap_quat), q)
+
+
+def _evaluate(fixed: tuple[Model, Array | None, Array | None], q: Array) -> Kinematics:
+    model, mocap_pos, mocap_quat = fixed
     tree = model.tree
     X, after = _base_poses(model, q, mocap_pos, mocap_quat), []
     if tree.nj:
@@ -54,6 +62,46 @@ def kinematics(model: Model, q: Array, mocap_pos: Array | None = None, mocap_qua
     com = X[:, :3, 3] + spatial.apply(X[:, :3, :3], model.bodies.ipos)
     ref = _tree_centers(model, com)
     return spatial.materialize(Kinematics(X, com, ref, _motion_subspace(model, X, ref, after)))
+
+
+@jax.custom_jvp
+def _kinematics(fixed, q):
+    return _evaluate(fixed, q)
+
+
+def _differentiate_kinematics(primals, tangents):
+    """Along q in closed form (`carry`); along model and mocap poses by AD."""
+    (fixed, q), (along_fixed, dq) = primals, tangents
+    kin = _kinematics(fixed, q)
+    tangent = pushforward(lambda fixed: _evaluate(fixed, q), fixed, along_fixed)
+    if not isinstance(dq, SymbolicZero):
+        tangent = add_tangents(tangent, carry(fixed[0], kin, tangent_vector(fixed[0].tree, q, dq)))
+    return kin, tangent
+
+
+_kinematics.defjvp(_differentiate_kinematics, symbolic_zeros=True)
+
+
+def carry(model: Model, kin: Kinematics, shift: Array) -> Kinematics:
+    """Derivative of the kinematics along the tangent vector `shift` (nv,): each body moves by its twist.
+
+    With V = anc (S δ) about the reference point, δX_b = [V_b×] X_b and δS_j = V_j × S_j (design: tree algebra).
+    """
+    tree = model.tree
+    after = jnp.asarray(tree.anc.astype(kin.S.dtype)) @ (kin.S * shift[:, None])
+    twist = _at(after, tree.body_dof)
+    turn, ref = twist[:, :3], kin.ref[tree.body_tree]
+
+    def moved(point):
+        return twist[:, 3:] + spatial.cross(turn, point - ref)
+
+    mat, com = spatial.compose(spatial.skew(turn), kin.mat), moved(kin.com)
+    X = jnp.concatenate([jnp.concatenate([mat, moved(kin.pos)[..., None]], -1), jnp.zeros_like(kin.X[:, 3:])], 1)
+    dref = _tree_centers(model, com)
+    # the reference point moves, too: linear parts are those of the point that is there now
+    S = spatial.cross_motion(after, kin.S)
+    arm = dref[tree.body_tree[tree.dof_body]]
+    return Kinematics(X, com, dref, S.at[:, 3:].add(spatial.cross(kin.S[:, :3], arm)))
 
 
 def of_state(model: Model, state: State, inputs: Input) -> Kinematics:
@@ -221,6 +269,19 @@ def integrate(tree: Tree, q: Array, v: Array, h) -> Array:
     turned = spatial.quat_integrate(q[tree.quat_qpos], h * v[tree.quat_dof])
     order = np.argsort(np.concatenate([tree.linear_qpos, tree.quat_qpos.ravel()]))
     return jnp.concatenate([moved, turned.ravel()])[order]
+
+
+def tangent_vector(tree: Tree, q: Array, dq: Array) -> Array:
+    """Tangent vector (nv,) of a rate dq (nq,) of the coordinates; rotations turn on the right."""
+    if not len(tree.quat_joints):
+        return dq
+    quat = q[tree.quat_qpos]
+    square = (quat * quat).sum(-1, keepdims=True)
+    zero = square == 0
+    turn = 2 * spatial.quat_mul(spatial.quat_conj(quat), dq[tree.quat_qpos])[:, 1:]
+    turn = jnp.where(zero, 0.0, turn / jnp.where(zero, 1.0, square))
+    order = np.argsort(np.concatenate([tree.linear_dof, tree.quat_dof.ravel()]))
+    return jnp.concatenate([dq[tree.linear_qpos], turn.ravel()])[order]
 
 
 def difference(tree: Tree, q1: Array, q0: Array) -> Array:

@@ -5,10 +5,11 @@ import mujoco
 import numpy as np
 
 from ukemi import model as m_
+from ukemi import solids
 from ukemi import tree as tree_
 from ukemi.collide import pairs
 from ukemi.errors import UnsupportedModelError
-from ukemi.source import read
+from ukemi.source import parse
 from ukemi.support import unsupported
 
 GEOM_TYPES = {
@@ -47,14 +48,16 @@ def load(source, *, contacts: int | None = None) -> m_.Model:
     contacts: how many contact points a step can hold, instead of the number derived from the model; when more
     arise, the nearest are kept and the overflow bit of `State.status` is set.
     """
-    m = read(source)
+    m, spec = parse(source)
     elements = unsupported(m)
     if elements:
         raise UnsupportedModelError(elements, source=_title(m))
+    types = tuple(GEOM_TYPES[t] for t in m.geom_type.tolist())
+    density, inferred = solids.densities(m, spec, types)
     return m_.Model(
-        bodies=_bodies(m),
+        bodies=_bodies(m, inferred),
         joints=_joints(m),
-        geoms=_geoms(m),
+        geoms=_geoms(m, types, density),
         sites=m_.Sites(
             pos=_f(m.site_pos),
             quat=_f(m.site_quat),
@@ -97,7 +100,13 @@ def _names(m):
     return names
 
 
-def _bodies(m) -> m_.Bodies:
+def _bodies(m, inferred) -> m_.Bodies:
+    layout = m_.BodyLayout(
+        compensated=bool(np.any(m.body_gravcomp)),
+        free=_free_bodies(m),
+        inferred=inferred,
+        sliding=np.array(m.body_simple == 2) & (m.body_dofnum > 0),
+    )
     return m_.Bodies(
         pos=_f(m.body_pos),
         quat=_f(m.body_quat),
@@ -105,9 +114,10 @@ def _bodies(m) -> m_.Bodies:
         iquat=_f(m.body_iquat),
         mass=_f(m.body_mass),
         inertia=_f(m.body_inertia),
+        products=_f(np.zeros((m.nbody, 3))),
         gravcomp=_f(m.body_gravcomp),
         invweight=_f(m.body_invweight0),
-        layout=m_.BodyLayout(compensated=bool(np.any(m.body_gravcomp)), free=_free_bodies(m)),
+        layout=layout,
     )
 
 
@@ -162,9 +172,9 @@ def _limit_rows(m) -> np.ndarray:
     return np.array(rows, np.int32).reshape(-1, 2)
 
 
-def _geoms(m) -> m_.Geoms:
+def _geoms(m, types, density) -> m_.Geoms:
     layout = m_.GeomLayout(
-        type=tuple(GEOM_TYPES[t] for t in m.geom_type.tolist()),
+        type=types,
         body=_i(m.geom_bodyid),
         condim=_i(m.geom_condim),
         priority=_i(m.geom_priority),
@@ -175,6 +185,7 @@ def _geoms(m) -> m_.Geoms:
         pos=_f(m.geom_pos),
         quat=_f(m.geom_quat),
         size=_f(m.geom_size),
+        density=_f(density),
         friction=_f(m.geom_friction),
         solref=_f(m.geom_solref),
         solimp=_f(m.geom_solimp),

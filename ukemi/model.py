@@ -23,9 +23,10 @@ class Bodies(eqx.Module):
     pos: Float[Array, "nb 3"]  # position of the frame in the parent's [m]
     quat: Float[Array, "nb 4"]  # orientation of the frame in the parent's
     ipos: Float[Array, "nb 3"]  # centre of mass in the body frame [m]
-    iquat: Float[Array, "nb 4"]  # principal axes in the body frame
+    iquat: Float[Array, "nb 4"]  # axes of the inertia in the body frame, the principal ones at load
     mass: Float[Array, " nb"]  # [kg]
-    inertia: Float[Array, "nb 3"]  # principal moments [kg m²]
+    inertia: Float[Array, "nb 3"]  # moments along the axes of iquat [kg m²]
+    products: Float[Array, "nb 3"]  # off-diagonal moments xy, xz, yz in those axes, zero at load [kg m²]
     gravcomp: Float[Array, " nb"]  # share of the weight held up, 1 = weightless
     invweight: Float[Array, "nb 2"]  # inverse weight at qpos0, translation [1/kg] and rotation [1/(kg m²)]
     layout: "BodyLayout" = eqx.field(static=True)
@@ -37,6 +38,8 @@ class BodyLayout(Static):
 
     compensated: bool  # some body has gravity compensation
     free: np.ndarray  # bodies that are a kinematic tree of their own on a free joint
+    inferred: np.ndarray  # (nb,) bool: `refresh` computes mass and inertia from the geoms
+    sliding: np.ndarray  # (nb,) bool: moves by slides along its own axes alone, which fixes the inverse weight
 
 
 class Joints(eqx.Module):
@@ -79,6 +82,7 @@ class Geoms(eqx.Module):
     pos: Float[Array, "ng 3"]  # in the body frame [m]
     quat: Float[Array, "ng 4"]
     size: Float[Array, "ng 3"]  # [m]
+    density: Float[Array, " ng"]  # of what adds to the mass of a body in `BodyLayout.inferred`, else 0 [kg/m³]
     friction: Float[Array, "ng 3"]  # sliding [-], torsional [m], rolling [m]
     solref: Float[Array, "ng 2"]
     solimp: Float[Array, "ng 5"]
@@ -140,6 +144,11 @@ class PairLayout(Static):
     def geoms(self) -> np.ndarray:
         """(n, 2) geoms of every pair, group after group."""
         return np.concatenate([np.zeros((0, 2), np.int32), *(g.geoms for g in self.groups)])
+
+    @functools.cached_property
+    def first(self) -> list[int]:
+        """First pair of every group, and their number."""
+        return np.cumsum([0, *(len(g.geoms) for g in self.groups)]).tolist()
 
     @functools.cached_property
     def explicit(self) -> np.ndarray:

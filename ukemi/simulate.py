@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from ukemi import dynamics, spatial
 from ukemi.errors import InputError
+from ukemi.forces import activation_motion
 from ukemi.methods.base import Method
 from ukemi.methods.soft import Soft
 from ukemi.model import Input, Model, State, as_input
@@ -79,8 +80,9 @@ def vector_field(model: Model, state: State, ctrl=None, method: Soft | None = No
 
 @eqx.filter_jit
 def _vector_field(model, state, inputs, method):
-    now = method.forward(model, state, inputs)
-    return coordinate_rate(model, state.q, state.v), now.solution.acceleration, now.actuation.act_dot
+    motion = method.accelerate(model, state, inputs)
+    rate, _ = activation_motion(model, motion.kin, state.q, state.act, inputs.ctrl)
+    return coordinate_rate(model, state.q, state.v), motion.acceleration, rate
 
 
 def coordinate_rate(model: Model, q: Array, v: Array) -> Array:
@@ -120,9 +122,7 @@ def contacts(model: Model, state: State, ctrl=None, method: Soft | None = None) 
 
 @eqx.filter_jit
 def _contacts(model, state, inputs, method):
-    now, kinds = method.forward(model, state, inputs), method.kinds(model)
-    found = now.contacts
-    local = now.solution.force[kinds.scalar :].reshape(-1, kinds.dim) if kinds.contacts else jnp.zeros((0, 1))
+    found, local = method.contact_forces(model, state, inputs)
     local = jnp.pad(local, ((0, 0), (0, 6 - local.shape[1])))
     geoms = jnp.asarray(model.pairs.layout.geoms)[found.pair]
     turned = jnp.einsum("nsk,nkd->nsd", local.reshape(-1, 2, 3), found.frame)

@@ -3,6 +3,7 @@
 import difflib
 import os
 import re
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
@@ -11,16 +12,23 @@ import mujoco
 from ukemi.errors import ModelFileError
 
 Source = str | os.PathLike | mujoco.MjModel | mujoco.MjSpec
+Parsed = tuple[mujoco.MjModel, mujoco.MjSpec | None]
 
 _FILE_SUFFIXES = (".xml", ".mjcf", ".urdf")
 
 
 def read(source: Source) -> mujoco.MjModel:
-    """The compiled model of a robot file.
+    """The compiled model of a robot file; see `parse`."""
+    return parse(source)[0]
+
+
+def parse(source: Source) -> Parsed:
+    """The compiled model of a robot file, and the description that it was compiled from.
 
     Args:
         source: path of an MJCF or URDF file, MJCF or URDF text, the name of a built-in model
-            (`builtin_names`), a `mujoco.MjSpec` (compiled here) or a `mujoco.MjModel` (returned as it is).
+            (`builtin_names`), a `mujoco.MjSpec` (compiled here) or a `mujoco.MjModel` (returned as it is,
+            without a description).
 
     Raises:
         ModelFileError: the file is missing, malformed or does not compile.
@@ -30,9 +38,9 @@ def read(source: Source) -> mujoco.MjModel:
     if isinstance(source, os.PathLike):
         return _read_file(Path(source))
     if isinstance(source, mujoco.MjModel):
-        return source
+        return source, None
     if isinstance(source, mujoco.MjSpec):
-        return _compile(source.compile, label(source), source)
+        return _compile(lambda: source, label(source), source)
     raise ModelFileError(
         f"a model cannot be loaded from a {type(source).__name__}: pass the path of an MJCF or URDF file, "
         "its text, the name of a built-in model, a mujoco.MjSpec or a mujoco.MjModel"
@@ -67,20 +75,20 @@ def _is_name(source: str) -> bool:
     return source in builtin_names() or (source.isidentifier() and not Path(source).exists())
 
 
-def _read_str(source: str) -> mujoco.MjModel:
+def _read_str(source: str) -> Parsed:
     if _is_text(source):
-        return _compile(lambda: mujoco.MjModel.from_xml_string(source), label(source), source)
+        return _compile(lambda: mujoco.MjSpec.from_string(source), label(source), source)
     if not source.strip():
         raise ModelFileError("the model source is an empty string: pass a file's path, its text or a built-in name")
     if source in builtin_names():
         text = (resources.files("ukemi") / "models" / f"{source}.xml").read_text(encoding="utf-8")
-        return _compile(lambda: mujoco.MjModel.from_xml_string(text), label(source), text)
+        return _compile(lambda: mujoco.MjSpec.from_string(text), label(source), text)
     if _is_name(source):
         raise ModelFileError(f"there is no built-in model '{source}', and no such file{_suggestion(source)}")
     return _read_file(Path(source))
 
 
-def _read_file(path: Path) -> mujoco.MjModel:
+def _read_file(path: Path) -> Parsed:
     path = path.expanduser()
     if not path.exists():
         raise ModelFileError(
@@ -92,7 +100,7 @@ def _read_file(path: Path) -> mujoco.MjModel:
         raise ModelFileError(f"'{path}' is a directory{hint}")
     if path.stat().st_size == 0:
         raise ModelFileError(f"robot file '{path}' is empty")
-    return _compile(lambda: mujoco.MjModel.from_xml_path(os.fspath(path)), f"'{path}'", path)
+    return _compile(lambda: mujoco.MjSpec.from_file(os.fspath(path)), f"'{path}'", path)
 
 
 def _suggestion(name: str) -> str:
@@ -103,10 +111,13 @@ def _suggestion(name: str) -> str:
     return f". Built-in models: {', '.join(names)}" if name.isidentifier() else ""
 
 
-def _compile(compile_, where: str, source: str | Path | mujoco.MjSpec) -> mujoco.MjModel:
-    """Run MuJoCo's compiler and turn its exceptions into one that says what, where and what to do."""
+def _compile(
+    describe: Callable[[], mujoco.MjSpec], where: str, source: str | Path | mujoco.MjSpec
+) -> tuple[mujoco.MjModel, mujoco.MjSpec]:
+    """Run MuJoCo's parser and compiler and turn their exceptions into one that says what, where and what to do."""
     try:
-        return compile_()
+        spec = describe()
+        return spec.compile(), spec
     except (ValueError, RuntimeError, mujoco.FatalError) as error:
         reason = " ".join(str(error).split())
     raise ModelFileError(f"{where} cannot be loaded. MuJoCo says: {reason}{_advice(reason, source)}")

@@ -206,10 +206,16 @@ def mat_to_quat(mat: Array) -> Array:
 # It moves with a pose X as X J Xᵀ and adds over bodies, so composites are one matrix product over 16 columns.
 
 
-def pseudo_inertia(mass: Array, center: Array, mat: Array, principal: Array) -> Array:
-    """Pseudo-inertia (..., 4, 4) of bodies: mass (...), centre (..., 3), principal axes and moments."""
-    spread = 0.5 * principal.sum(-1, keepdims=True) - principal
-    second = ((mat * spread[..., None, :])[..., :, None, :] * mat[..., None, :, :]).sum(-1)
+_ROW, _COLUMN = np.array([0, 0, 1]), np.array([1, 2, 2])  # where the products xy, xz, yz stand in a tensor
+
+
+def pseudo_inertia(mass: Array, center: Array, mat: Array, moments: Array, products: Array) -> Array:
+    """Pseudo-inertia (..., 4, 4) of bodies: mass (...), centre (..., 3), axes, moments and products of inertia."""
+    spread = 0.5 * moments.sum(-1, keepdims=True) - moments
+    row, column = pick(mat, _ROW), pick(mat, _COLUMN)
+    mixed = row[..., :, None, :] * column[..., None, :, :] + column[..., :, None, :] * row[..., None, :, :]
+    straight = (mat * spread[..., None, :])[..., :, None, :] * mat[..., None, :, :]
+    second = (straight - products[..., None, None, :] * mixed).sum(-1)
     first = mass[..., None] * center
     second = second + first[..., :, None] * center[..., None, :]
     side = jnp.concatenate([first, mass[..., None]], -1)

@@ -16,7 +16,6 @@ import numpy as np
 import ukemi as uk
 from ukemi.collide.primitives import PAIRS
 from ukemi.kinematics import geom_frames
-from ukemi.methods.integrators import INTEGRATORS
 from ukemi.methods.soft import Soft
 from ukemi.model import Cache, Input, State
 
@@ -192,10 +191,8 @@ def stack(samples: list[Sample]) -> tuple[State, Input]:
 
 def ours(model: uk.Model, samples: list[Sample], method: Soft = CONVERGED):
     """Next states, forward dynamics and poses (xpos, xquat, xipos, geom_xpos, geom_xmat) of the samples."""
-    integrate = INTEGRATORS[method.integrator or model.options.layout.integrator]
-
     def one(sample):
-        moved, now = integrate(method.forward, model, *sample)
+        moved, now = method.step(model, *sample), method.forward(model, *sample)
         pos, mat = geom_frames(model, now.kin)
         return moved, now, (now.kin.pos, now.kin.quat, now.kin.com, pos, mat)
 

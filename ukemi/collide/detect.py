@@ -7,13 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
 
 from ukemi import spatial
 from ukemi.batching import one_by_one
-from ukemi.collide.primitives import PAIRS
+from ukemi.collide import response
+from ukemi.collide.primitives import PAIRS, chunk_of
 from ukemi.collide.shapes import EMPTY, Shape
+from ukemi.gradient import zero_tangent
 from ukemi.kinematics import Kinematics, geom_frames
-from ukemi.model import Model, PairGroup, PairLayout
+from ukemi.model import Model, PairLayout
 
 FEW_GROUPS = 4
 
@@ -26,6 +29,7 @@ class Contacts(NamedTuple):
     point: Array  # (nc, 3) midway between the surfaces [m]
     frame: Array  # (nc, 3, 3) rows: normal from the first geom to the second, two tangents
     pair: Array  # (nc,) which pair of geoms, a row of `PairLayout.geoms`
+    which: Array  # (nc,) which of the pair's contact points
     overflow: Array  # () bool: more contacts than the model can hold
 
 
@@ -35,26 +39,29 @@ class Found(NamedTuple):
     distance: Array  # (n,)
     hit: Array  # (n, 12) point, then frame
     pair: Array  # (n,)
+    which: Array  # (n,)
 
 
 class Posed(NamedTuple):
     """All geoms in the world, and how near each pair must be to matter."""
 
-    pos: Array  # (ng, 3)
-    mat: Array  # (ng, 3, 3)
-    size: Array  # (ng, 3)
+    shapes: Shape  # all geoms
     reach: Array  # (pairs,) margin + gap [m]
     near: Array  # (pairs,) distance between bounding capsules, less the reach [m]
 
 
 def detect(model: Model, kin: Kinematics) -> Contacts:
     """Contact points at the poses `kin`."""
-    layout = model.pairs.layout
-    if not layout.groups:
+    if not model.pairs.layout.groups:
         return _no_contacts(model)
-    pos, mat = geom_frames(model, kin)
+    return _detect(model, Shape(*geom_frames(model, kin), model.geoms.size))
+
+
+@jax.custom_jvp
+def _detect(model: Model, shapes: Shape) -> Contacts:
+    layout = model.pairs.layout
     margin, gap = reach_of_pairs(model)
-    posed = Posed(pos, mat, model.geoms.size, margin + gap, _apart(model, pos, mat) - margin - gap)
+    posed = Posed(shapes, margin + gap, _apart(model, shapes.pos, shapes.mat) - margin - gap)
     parts = [_examine(layout, g, np.arange(len(layout.groups[g].geoms)), posed) for g in _planes(layout)]
     overflow = jnp.zeros((), bool)
     if len(_planes(layout)) < len(layout.groups):
@@ -65,15 +72,31 @@ def detect(model: Model, kin: Kinematics) -> Contacts:
     _, keep = lax.top_k(-excess, min(layout.capacity, len(excess)))
     if layout.capacity < len(excess):
         overflow = overflow | ((excess < 0).sum() > layout.capacity)
-    distance, hit, pair = spatial.materialize(tuple(x[keep] for x in found))
+    distance, hit, pair, which = spatial.materialize(tuple(x[keep] for x in found))
     return Contacts(
         active=distance < margin[pair],
         distance=distance,
         point=hit[:, :3],
         frame=hit[:, 3:].reshape(-1, 3, 3),
         pair=pair,
+        which=which,
         overflow=overflow,
     )
+
+
+def _differentiate_detect(primals, tangents):
+    """Contacts follow their shapes by the derivative of the pair functions; which contacts there are is constant."""
+    (model, shapes), (_, along) = primals, tangents
+    contacts = _detect(model, shapes)
+    tangent = zero_tangent(contacts)
+    if any(not isinstance(t, SymbolicZero) for t in along):
+        margin, gap = reach_of_pairs(model)
+        moved = response.follow(model.pairs.layout, margin + gap, shapes, along, contacts)
+        tangent = tangent._replace(distance=moved.distance, point=moved.point, frame=moved.frame)
+    return contacts, tangent
+
+
+_detect.defjvp(_differentiate_detect, symbolic_zeros=True)
 
 
 def reach_of_pairs(model: Model) -> tuple[Array, Array]:
@@ -134,19 +157,16 @@ def _planes(layout: PairLayout) -> list[int]:
     return [g for g, group in enumerate(layout.groups) if group.types[0] == "plane"]
 
 
-def _first_pair(layout: PairLayout, g: int) -> int:
-    return sum(len(group.geoms) for group in layout.groups[:g])
-
-
 def _examine(layout: PairLayout, g: int, index, posed: Posed) -> Found:
     """Contact points of some pairs of a group."""
-    group, first = layout.groups[g], _first_pair(layout, g)
+    group, first = layout.groups[g], layout.first[g]
     pair = PAIRS[group.types]
     geoms = group.geoms[index] if isinstance(index, np.ndarray) else jnp.asarray(group.geoms)[index]
-    a, b = (Shape(posed.pos[k], posed.mat[k], posed.size[k]) for k in (geoms[:, 0], geoms[:, 1]))
+    a, b = (jax.tree.map(lambda x, k=k: x[k], posed.shapes) for k in (geoms[:, 0], geoms[:, 1]))
     hit = jax.vmap(pair.function)(a, b, posed.reach[first + index])
     data = jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1)
-    return Found(hit.distance.reshape(-1), data, jnp.repeat(jnp.asarray(first + index), pair.points))
+    which = np.tile(np.arange(pair.points, dtype=np.int32), len(geoms))
+    return Found(hit.distance.reshape(-1), data, jnp.repeat(jnp.asarray(first + index), pair.points), which)
 
 
 def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array]:
@@ -154,15 +174,16 @@ def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array]:
     others = [g for g in range(len(layout.groups)) if g not in _planes(layout)]
     room = sum(layout.groups[g].slots * PAIRS[layout.groups[g].types].points for g in others)
     room = min(room, 2 * layout.capacity + 16)
-    spare = max(_chunk(layout.groups[g]) * PAIRS[layout.groups[g].types].points for g in others)
-    size, dtype = room + spare, posed.pos.dtype
-    blank = Found(jnp.full(size, EMPTY, dtype), jnp.zeros((size, 12), dtype), jnp.zeros(size, jnp.int32))
+    spare = max(chunk_of(layout.groups[g]) * PAIRS[layout.groups[g].types].points for g in others)
+    size, dtype = room + spare, posed.near.dtype
+    none = jnp.zeros(size, jnp.int32)
+    blank = Found(jnp.full(size, EMPTY, dtype), jnp.zeros((size, 12), dtype), none, none)
     carry = blank, jnp.zeros((), jnp.int32), jnp.zeros((), bool)
     # one branch around all pairs of bodies, which are mostly apart, spares their groups' own branches
     planes = [g for g in others if layout.groups[g].types[0] == "plane"]
     for groups in (planes, [g for g in others if g not in planes]):
         if groups:
-            own = slice(_first_pair(layout, groups[0]), _first_pair(layout, groups[-1] + 1))
+            own = slice(layout.first[groups[0]], layout.first[groups[-1] + 1])
             add = partial(_append, layout, groups, posed, room)
             carry = lax.cond((posed.near[own] < 0).any(), add, lambda carry: carry, carry)
     found, _, lost = carry
@@ -172,20 +193,15 @@ def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array]:
 def _append(layout: PairLayout, groups: list[int], posed: Posed, room: int, carry):
     """Append the contact points of the near pairs of several groups to (Found, length, lost)."""
     for g in groups:
-        near = posed.near[_first_pair(layout, g) : _first_pair(layout, g + 1)]
+        near = posed.near[layout.first[g] : layout.first[g + 1]]
         count = (near < 0).sum()
         carry = lax.cond(count > 0, _adder(layout, g, posed, near, count, room), lambda carry: carry, carry)
     return carry
 
 
-def _chunk(group: PairGroup) -> int:
-    """Pairs examined together: few where each is costly."""
-    return min(8 if PAIRS[group.types].exact else 2, group.slots)
-
-
 def _adder(layout: PairLayout, g: int, posed: Posed, near: Array, count: Array, room: int):
     """Function that appends the contact points of a group's near pairs to (Found, length, lost)."""
-    group, chunk, points = layout.groups[g], _chunk(layout.groups[g]), PAIRS[layout.groups[g].types].points
+    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), PAIRS[layout.groups[g].types].points
     wanted = jnp.minimum(count, group.slots)
 
     def add(carry):
@@ -215,5 +231,6 @@ def _no_contacts(model: Model) -> Contacts:
         point=jnp.zeros((0, 3), dtype),
         frame=jnp.zeros((0, 3, 3), dtype),
         pair=jnp.zeros(0, jnp.int32),
+        which=jnp.zeros(0, jnp.int32),
         overflow=jnp.zeros((), bool),
     )

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from jax import Array
 
+from ukemi.model import PairGroup
+
 from . import balls, box, plane
 from .box_box import box_box
 from .manifold import several_contacts, single_contact
@@ -48,3 +50,8 @@ PAIRS: dict[tuple[str, str], PairFunction] = {
     ("cylinder", "cylinder"): PairFunction(several_contacts("cylinder", "cylinder", 4), 5, False),
     ("cylinder", "box"): PairFunction(several_contacts("cylinder", "box", 4), 5, False),
 }
+
+
+def chunk_of(group: PairGroup) -> int:
+    """Pairs of a group examined together: few where each is costly."""
+    return min(8 if PAIRS[group.types].exact else 2, group.slots)

@@ -1,7 +1,8 @@
-"""Time integrators of the soft law: from forward dynamics to the next positions, velocities and activations.
+"""Time integrators of the soft law: from the acceleration to the next positions, velocities and activations.
 
-Each takes `forward(model, state, inputs)` and returns the moved state with the forward dynamics of the step's
-beginning. All but RK4 use v⁺ = v + h M̂⁻¹ (τ + Jᵀf) with M̂ = M − h D (MuJoCo, eq. 6) and differ in D.
+All but RK4 use v⁺ = v + h e, M̂ e = M a, with M̂ = M − h D (MuJoCo, eq. 6), and differ in the slope D of the forces
+that they take implicitly: Euler the joints' damping, implicitfast also the actuators', the fluid's and the bias force
+of bodies that float alone, implicit all but the constraints'.
 """
 
 from typing import NamedTuple, cast
@@ -12,10 +13,12 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi import spatial
-from ukemi.dynamics import bias_slope
-from ukemi.forces import next_activation, passive_slope, wrap_activation
-from ukemi.kinematics import integrate
+from ukemi.dynamics import bias_slope, inertial_force
+from ukemi.forces import Actuation, activation_motion, next_activation, passive_slope, wrap_activation
+from ukemi.kinematics import Kinematics, Velocities, integrate
 from ukemi.model import Cache, Input, Model, State
+
+NAMES = ("Euler", "implicitfast", "implicit", "RK4")
 
 
 class Moved(NamedTuple):
@@ -26,58 +29,109 @@ class Moved(NamedTuple):
     act: Array
 
 
-def euler(forward, model: Model, state: State, inputs: Input):
-    """Semi-implicit Euler; joint damping is taken implicitly."""
-    now = forward(model, state, inputs)
+# ---- what is taken implicitly --------------------------------------------------------------------------------
+
+
+class Slope(NamedTuple):
+    """Derivatives of forces in velocity that an integrator takes implicitly: D − C."""
+
+    force: Array  # (nv, nv) D, of passive and actuator forces
+    bias: Array | None  # (nv, nv) C, of the bias force
+
+
+def takes_slope(integrator: str, model: Model) -> bool:
+    """Whether the integrator differs from explicit use of the acceleration."""
     disabled = model.options.layout.disabled
-    if model.joints.layout.damped and "eulerdamp" not in disabled and "damper" not in disabled:
-        h = model.options.timestep
-        M_hat = now.smooth.M + h * jnp.diag(model.joints.damping)
-        return _advance(model, state, now, _solve_symmetric(M_hat, total_force(now))), now
-    return _advance(model, state, now, now.solution.acceleration), now
+    damped = model.joints.layout.damped and not {"eulerdamp", "damper"} & set(disabled)
+    return integrator.startswith("implicit") or (integrator == "Euler" and damped)
 
 
-def implicitfast(forward, model: Model, state: State, inputs: Input):
-    """Implicit in the velocity of passive and actuator forces, and of the bias force of bodies that float alone."""
-    now = forward(model, state, inputs)
+def implicit_slope(
+    integrator: str, model: Model, kin: Kinematics, velocity: Velocities, v: Array, drive: Actuation
+) -> Slope:
+    """Slope of the forces that the integrator takes implicitly."""
+    if integrator == "Euler":
+        return Slope(-jnp.diag(model.joints.damping), None)
+    related = model.tree.anc | model.tree.anc.T  # dofs that M couples
+    D = (drive.moment.T * drive.slope) @ drive.moment + passive_slope(model, kin, v)
+    D = jnp.where(related, D, 0.0)
+    if integrator == "implicit":
+        return Slope(D, bias_slope(model, kin, velocity))
+    alone = model.bodies.layout.free
+    if not len(alone):
+        return Slope(D, None)
+    mask = np.zeros((model.nv, model.nv), bool)
+    dofs = _free_dofs(model)
+    mask[dofs[:, :, None], dofs[:, None, :]] = True
+    return Slope(D, jnp.where(mask, bias_slope(model, kin, velocity), 0.0))
+
+
+def solve_implicit(integrator: str, model: Model, M: Array, slope: Slope, force: Array) -> Array:
+    """e with (M − h (D − C)) e = force (nv,)."""
     h = model.options.timestep
-    M_hat = now.smooth.M - h * _force_slope(model, now, state.v)
-    force = total_force(now)
-    acceleration = _solve_symmetric(M_hat, force)
-    if len(model.bodies.layout.free):
-        dofs = jnp.asarray(_free_dofs(model))
-        block = (M_hat + h * bias_slope(model, now.kin, now.smooth.velocity))[dofs[:, :, None], dofs[:, None, :]]
-        acceleration = acceleration.at[dofs].set(jnp.linalg.solve(block, force[dofs][..., None])[..., 0])
-    return _advance(model, state, now, acceleration), now
+    M_hat = M - h * slope.force
+    if integrator == "implicit":
+        return jnp.linalg.solve(M_hat + h * cast(Array, slope.bias), force)
+    out = jsl.cho_solve((lax.linalg.cholesky(M_hat, symmetrize_input=False), True), force)
+    if slope.bias is None:
+        return out
+    dofs = jnp.asarray(_free_dofs(model))
+    block = (M_hat + h * slope.bias)[dofs[:, :, None], dofs[:, None, :]]
+    return out.at[dofs].set(jnp.linalg.solve(block, force[dofs][..., None])[..., 0])
 
 
-def implicit(forward, model: Model, state: State, inputs: Input):
-    """Implicit in the velocity of all forces but those of constraints."""
-    now = forward(model, state, inputs)
-    slope = _force_slope(model, now, state.v) - bias_slope(model, now.kin, now.smooth.velocity)
-    M_hat = now.smooth.M - model.options.timestep * slope
-    return _advance(model, state, now, jnp.linalg.solve(M_hat, total_force(now))), now
+def implicit_residual(model: Model, kin: Kinematics, slope: Slope, a: Array, e: Array) -> Array:
+    """M e − h (D − C) e − M a (nv,): zero at the e that `solve_implicit` finds for the force M a."""
+    implicit = slope.force @ e
+    if slope.bias is not None:
+        implicit = implicit - slope.bias @ e
+    return inertial_force(model, kin, e - a) - model.options.timestep * implicit
 
 
-def runge_kutta(forward, model: Model, state: State, inputs: Input):
-    """Classic fourth-order Runge–Kutta; rotations by Munthe-Kaas, so that they keep the order."""
+def _free_dofs(model: Model) -> np.ndarray:
+    """(n, 6) dofs of the bodies that float alone."""
+    joints = model.tree.slots[model.bodies.layout.free, 0]
+    return model.tree.joint_dof[joints][:, None] + np.arange(6)
+
+
+# ---- moving on ---------------------------------------------------------------------------------------------------
+
+
+def advance(model: Model, state: State, motion, inputs: Input) -> Moved:
+    """Semi-implicit step with the integrator's own acceleration: velocities first, positions by the new ones."""
+    h = model.options.timestep
+    v = state.v + h * motion.effective
+    rate, length = _activation(model, state, motion, inputs)
+    act = wrap_activation(model, next_activation(model, state.act, rate), length)
+    return Moved(integrate(model.tree, state.q, v, h), v, act)
+
+
+def runge_kutta(accelerate, model: Model, state: State, inputs: Input):
+    """Classic fourth-order Runge–Kutta; rotations by Munthe-Kaas, so that they keep the order.
+
+    accelerate: function (model, state, inputs) -> Motion. Returns the moved state and the motion at its beginning.
+    """
     h, tree = model.options.timestep, model.tree
-    now = forward(model, state, inputs)
-    stages = [(state.v, now.solution.acceleration, now.actuation.act_dot)]
+    now = accelerate(model, state, inputs)
+    rate, length = _activation(model, state, now, inputs)
+    stages = [(state.v, now.acceleration, rate)]
     for weight in (0.5, 0.5, 1.0):
         u, a, w = stages[-1]
         shift = h * weight * u
         q = integrate(tree, state.q, weight * u, h)
         v = state.v + h * weight * a
-        there = State(q, v, state.act + h * weight * w, state.time, state.status, state.cache)
-        cache = Cache(acceleration=stages[-1][1], iterations=state.cache.iterations)
-        then = forward(model, State(q, v, there.act, there.time, there.status, cache), inputs)
-        stages.append((_pull_back(model, shift, v), then.solution.acceleration, then.actuation.act_dot))
+        cache = Cache(acceleration=lax.stop_gradient(a), iterations=state.cache.iterations)
+        there = State(q, v, state.act + h * weight * w, state.time, state.status, cache)
+        then = accelerate(model, there, inputs)
+        stages.append((_pull_back(model, shift, v), then.acceleration, _activation(model, there, then, inputs)[0]))
     weights = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
     rates = [cast(Array, sum(b * s[k] for b, s in zip(weights, stages, strict=True))) for k in range(3)]
-    act = next_activation(model, state.act, rates[2])
-    act = wrap_activation(model, act, now.actuation.length)
+    act = wrap_activation(model, next_activation(model, state.act, rates[2]), length)
     return Moved(integrate(tree, state.q, rates[0], h), state.v + h * rates[1], act), now
+
+
+def _activation(model: Model, state: State, motion, inputs: Input) -> tuple[Array, Array | None]:
+    return activation_motion(model, motion.kin, state.q, state.act, cast(Array, inputs.ctrl))
 
 
 def _pull_back(model: Model, shift: Array, v: Array) -> Array:
@@ -96,40 +150,3 @@ def _pull_back(model: Model, shift: Array, v: Array) -> Array:
     factor = jnp.where(small, series, (1 - 0.5 * angle / jnp.tan(0.5 * angle)) / angle**2)
     turn = spatial.cross(u, w)
     return v.at[tree.quat_dof].set(w + 0.5 * turn + factor * spatial.cross(u, turn))
-
-
-INTEGRATORS = {"Euler": euler, "implicitfast": implicitfast, "implicit": implicit, "RK4": runge_kutta}
-
-
-# ---- parts ----------------------------------------------------------------------------------------------------
-
-
-def total_force(now) -> Array:
-    """All generalised forces less the bias: τ + Jᵀ f."""
-    return now.tau + now.solution.pull
-
-
-def _solve_symmetric(matrix: Array, rhs: Array) -> Array:
-    return jsl.cho_solve((lax.linalg.cholesky(matrix, symmetrize_input=False), True), rhs)
-
-
-def _force_slope(model: Model, now, v: Array) -> Array:
-    """D = ∂(passive and actuator forces)/∂v, restricted to dofs that M couples."""
-    drive, tree = now.actuation, model.tree
-    related = tree.anc | tree.anc.T
-    D = (drive.moment.T * drive.slope) @ drive.moment + passive_slope(model, now.kin, v)
-    return jnp.where(related, D, 0.0)
-
-
-def _free_dofs(model: Model) -> np.ndarray:
-    """(n, 6) dofs of the bodies that float alone."""
-    joints = model.tree.slots[model.bodies.layout.free, 0]
-    return model.tree.joint_dof[joints][:, None] + np.arange(6)
-
-
-def _advance(model: Model, state: State, now, acceleration: Array) -> Moved:
-    h = model.options.timestep
-    v = state.v + h * acceleration
-    act = next_activation(model, state.act, now.actuation.act_dot)
-    act = wrap_activation(model, act, now.actuation.length)
-    return Moved(integrate(model.tree, state.q, v, h), v, act)

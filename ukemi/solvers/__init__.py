@@ -4,13 +4,13 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from ukemi.batching import one_by_one
 from ukemi.errors import GradientError
-from ukemi.penalty import RowKinds
+from ukemi.penalty import RowKinds, active_contacts
 from ukemi.solvers.cg import cg
-from ukemi.solvers.newton import newton
+from ukemi.solvers.newton import hessian, newton
 from ukemi.solvers.pgs import pgs
 from ukemi.solvers.problem import Problem, Solution
 
@@ -26,25 +26,44 @@ def solve_active(solver, rows, kinds: RowKinds, scene) -> Solution:
     first. The rows are made here, for those slots alone.
     """
 
+    def solve(own: RowKinds, scene) -> Solution:
+        problem = Problem(scene.M, scene.tau, rows(scene, own))
+        solution = solver(own, problem, scene.warm)
+        return solution._replace(force=jnp.pad(solution.force, (0, kinds.total - own.total)))
+
+    return _without_derivative(_with_slots(solve, kinds, scene))(scene)
+
+
+def hessian_active(rows, kinds: RowKinds, scene, a: Array) -> Array:
+    """H = M + Jᵀ H[s] J (nv, nv) at the acceleration a (nv,), from the active contacts alone."""
+
+    def assemble(own: RowKinds, scene) -> Array:
+        problem = Problem(scene.M, scene.tau, rows(scene, own))
+        x = problem.rows.J @ scene.warm - problem.rows.aref
+        return hessian(own, problem, x, active_contacts(problem.rows.penalty))
+
+    return _with_slots(assemble, kinds, scene)(scene._replace(warm=a))
+
+
+def _with_slots(function, kinds: RowKinds, scene):
+    """`function(kinds, scene)` for as many contact slots as needed, as a function of the scene."""
+
     def with_slots(slots: int):
-        def solve(scene) -> Solution:
-            own = dataclasses.replace(kinds, contacts=slots)
+        def run(scene):
             near = scene.contacts._replace(overflow=jnp.zeros_like(scene.contacts.active))
             near = jax.tree.map(lambda x: x[:slots], near)
-            problem = Problem(scene.M, scene.tau, rows(scene._replace(contacts=near), own))
-            solution = solver(own, problem, scene.warm)
-            return solution._replace(force=jnp.pad(solution.force, (0, kinds.total - own.total)))
+            return function(dataclasses.replace(kinds, contacts=slots), scene._replace(contacts=near))
 
-        return solve
+        return run
 
     sizes = [n for n in SLOTS if 2 * n <= kinds.contacts] + [kinds.contacts]
     full = with_slots(kinds.contacts)
 
-    def solve(scene) -> Solution:
+    def choose(scene):
         active = scene.contacts.active.sum()
         return lax.switch((active > jnp.array(sizes[:-1])).sum(), [with_slots(n) for n in sizes], scene)
 
-    return _without_derivative(one_by_one(full if len(sizes) == 1 else solve, in_lockstep=full))(scene)
+    return one_by_one(full if len(sizes) == 1 else choose, in_lockstep=full)
 
 
 def _without_derivative(solve):
@@ -54,8 +73,9 @@ def _without_derivative(solve):
     @guarded.defjvp
     def refuse(primals, tangents):
         raise GradientError(
-            "Derivatives of the soft law are not there yet: the implicit rule that gives them comes with the next "
-            "release. Nothing is returned, because differentiating the solver's iterations would be silently wrong."
+            "A solver's iterations are not differentiated: that would be silently wrong. Derivatives of the soft law "
+            "come from uk.step, uk.rollout, uk.linearize, uk.vector_field, uk.contacts and uk.inverse, which use the "
+            "implicit rule; Soft.forward has none."
         )
 
     return guarded

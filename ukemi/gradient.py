@@ -1,0 +1,91 @@
+"""The implicit rule: derivatives of what a solver finds, from the residual that it brought to zero.
+
+A step is the root z of R(z; args) = 0. Whatever algorithm found z, its derivative is
+dz = −(∂R/∂z)⁻¹ (∂R/∂args · dargs). The rule is written in forward mode from a transposable linear solve, so that
+JAX derives reverse mode, and second derivatives by differentiating the rule.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+
+
+def pushforward(function: Callable, primals, tangents):
+    """Derivative of `function(primals)` along `tangents`, whose leaves may be SymbolicZero; None if all are."""
+    leaves, structure = jax.tree.flatten(primals)
+    along = jax.tree.leaves(tangents, is_leaf=lambda t: isinstance(t, SymbolicZero))
+    live = [k for k, t in enumerate(along) if not isinstance(t, SymbolicZero) and _differentiable(leaves[k])]
+    if not live:
+        return None
+
+    def of_live(*values):
+        full = list(leaves)
+        for k, value in zip(live, values, strict=True):
+            full[k] = value
+        return function(jax.tree.unflatten(structure, full))
+
+    return jax.jvp(of_live, [leaves[k] for k in live], [along[k] for k in live])[1]
+
+
+def without(tangents, **fields):
+    """The tangents of a NamedTuple with the named fields taken as constant."""
+    constant = {
+        name: jax.tree.map(_still, value, is_leaf=lambda t: isinstance(t, SymbolicZero))
+        for name, value in ((name, getattr(tangents, name)) for name in fields)
+    }
+    return tangents._replace(**constant)
+
+
+def _still(tangent):
+    if isinstance(tangent, SymbolicZero):
+        return tangent
+    return SymbolicZero(jax.core.get_aval(tangent))
+
+
+def _differentiable(leaf) -> bool:
+    return jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
+
+
+def zero_tangent(value):
+    """Tangents of outputs that do not depend on the inputs, float0 for integers."""
+    return jax.tree.map(lambda x: jnp.zeros_like(x) if _differentiable(x) else _float0(x), value)
+
+
+def _float0(x):
+    import numpy as np
+
+    return np.zeros(jnp.shape(x), jax.dtypes.float0)
+
+
+def add_tangents(*tangents):
+    """Sum of tangents, of which any may be None."""
+    present = [t for t in tangents if t is not None]
+    return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *present) if present else None
+
+
+def root(find: Callable, derivative: Callable) -> Callable:
+    """`find(args) -> (z, facts)` with the implicit rule.
+
+    derivative: function (z, args, push) -> dz, where push(residual) gives the derivative of residual(args) along
+    the tangents of args at fixed z; facts: integers and flags, which have no derivative.
+    """
+
+    @jax.custom_jvp
+    def solve(args) -> tuple[Any, Any]:
+        return find(args)
+
+    def rule(primals, tangents):
+        (args,), (along,) = primals, tangents
+        z, facts = solve(args)
+
+        def push(residual):
+            return pushforward(residual, args, along)
+
+        dz = derivative(z, args, push)
+        return (z, facts), (zero_tangent(z) if dz is None else dz, zero_tangent(facts))
+
+    solve.defjvp(rule, symbolic_zeros=True)
+    return solve
