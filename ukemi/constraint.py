@@ -81,13 +81,27 @@ def stiffness_damping(model: Model, solref: Array, solimp: Array) -> tuple[Array
     return k, b
 
 
+class Softness(NamedTuple):
+    """Spring, damper and regulariser of rows as functions of their distance: a_ref = −damping · velocity − push."""
+
+    push: Array  # (n,) [m/s²]
+    damping: Array  # (n, dim) or (n,) [1/s]
+    R: Array  # (n,)
+
+
 def _reference(model: Model, block: Block, v: Array) -> tuple[Array, Array, Array]:
     """a_ref, R and D of the rows of a block (design: softness)."""
-    d = impedance(block.solimp, block.depth - block.margin)
-    k, b = stiffness_damping(model, block.solref, block.solimp)
-    aref = -b * (block.J @ v) - k * d * (block.residual - block.margin) - block.drift
-    R = jnp.maximum(TINY, (1 - d) / d * block.weight)
+    soft = row_softness(model, block, block.residual, block.depth)
+    aref = -soft.damping * (block.J @ v) - soft.push - block.drift
+    R = jnp.maximum(TINY, soft.R)
     return aref, R, jnp.where(block.active, 1 / R, 0.0)
+
+
+def row_softness(model: Model, block: Block, residual: Array, depth: Array) -> Softness:
+    """Softness of a block's rows at the given position errors (n,)."""
+    d = impedance(block.solimp, depth - block.margin)
+    k, b = stiffness_damping(model, block.solref, block.solimp)
+    return Softness(k * d * (residual - block.margin), b, (1 - d) / d * block.weight)
 
 
 # ---- joints ------------------------------------------------------------------------------------------------------
@@ -188,7 +202,7 @@ def pair_parameters(model: Model) -> ContactParameters:
     )
 
 
-def _of_contacts(table: ContactParameters, pair: Array) -> ContactParameters:
+def of_contacts(table: ContactParameters, pair: Array) -> ContactParameters:
     """Rows of the table for each contact, in one gather."""
     widths = [leaf.shape[1] if leaf.ndim > 1 else 1 for leaf in table]
     packed = jnp.concatenate([leaf.reshape(len(leaf), -1) for leaf in table], -1)
@@ -259,20 +273,24 @@ def contact_law(model: Model, contacts: Contacts, kinds: RowKinds, velocity: Arr
     """Softness of contacts whose rows move at `velocity` (n, dim)."""
     dim = kinds.dim
     own = np.arange(1, dim) < model.pairs.layout.condim[:, None]  # directions that the pair's own dimension has
-    prm = _of_contacts(pair_parameters(model), contacts.pair)
+    prm = of_contacts(pair_parameters(model), contacts.pair)
     friction = jnp.where(jnp.asarray(own)[contacts.pair], prm.friction[:, : dim - 1], 0.0)
-    d = impedance(prm.solimp, contacts.distance - prm.margin)
+    soft = contact_softness(model, prm, kinds, contacts.distance)
+    aref = -soft.damping * velocity - jnp.where(np.arange(dim) == 0, soft.push[:, None], 0.0)
+    smooth = jnp.asarray(model.pairs.layout.condim == 1)[contacts.pair]
+    return ContactLaw(aref, *_contact_penalty(model, contacts, kinds, soft.R, prm.friction[:, 0], friction, smooth))
+
+
+def contact_softness(model: Model, prm: ContactParameters, kinds: RowKinds, distance: Array) -> Softness:
+    """Softness of contacts at distances (n,); the push is along the normal."""
+    d = impedance(prm.solimp, distance - prm.margin)
     k, b = stiffness_damping(model, prm.solref, prm.solimp)
-    push = -k * d * (contacts.distance - prm.margin)
     slip = b
     if kinds.cone == "elliptic" and len(model.pairs.margin):
         given = (prm.solref_friction != 0).any(-1)
         slip = jnp.where(given, stiffness_damping(model, prm.solref_friction, prm.solimp)[1], b)
-    normal = np.arange(dim) == 0
-    aref = jnp.where(normal, (push - b * velocity[:, 0])[:, None], -slip[:, None] * velocity)
-    smooth = jnp.asarray(model.pairs.layout.condim == 1)[contacts.pair]
-    R = (1 - d) / d * prm.weight
-    return ContactLaw(aref, *_contact_penalty(model, contacts, kinds, R, prm.friction[:, 0], friction, smooth))
+    damping = jnp.where(np.arange(kinds.dim) == 0, b[:, None], slip[:, None])
+    return Softness(k * d * (distance - prm.margin), damping, (1 - d) / d * prm.weight)
 
 
 def _contact_penalty(model: Model, contacts: Contacts, kinds: RowKinds, R, main, friction, smooth) -> tuple:
@@ -359,8 +377,8 @@ def constraint_force(
     return force, pull
 
 
-def _scalar_rows(model: Model, kin, velocity: Velocities, q: Array, v: Array, kinds: RowKinds):
-    """J, a_ref and D of the rows that are not contacts."""
+def scalar_blocks(model: Model, kin, velocity: Velocities, q: Array, v: Array, kinds: RowKinds) -> list[Block]:
+    """The rows that are not contacts, kind by kind."""
     blocks = []
     if kinds.equality:
         blocks.append(Block(*equality_rows(model, kin, velocity, q, v)))
@@ -368,8 +386,13 @@ def _scalar_rows(model: Model, kin, velocity: Velocities, q: Array, v: Array, ki
         blocks.append(_dry_rows(model))
     if kinds.limit:
         blocks.append(_limit_rows(model, q))
+    return blocks
+
+
+def _scalar_rows(model: Model, kin, velocity: Velocities, q: Array, v: Array, kinds: RowKinds):
+    """J, a_ref and D of the rows that are not contacts."""
     J, aref, D = [jnp.zeros((0, model.nv), q.dtype)], [jnp.zeros(0, q.dtype)], [jnp.zeros(0, q.dtype)]
-    for block in blocks:
+    for block in scalar_blocks(model, kin, velocity, q, v, kinds):
         a, _, stiff = _reference(model, block, v)
         J.append(block.J)
         aref.append(a)

@@ -103,8 +103,9 @@ def _check_drag(model: Model) -> None:
     turned = bodies.layout.inferred & (_only_geom(geoms, bodies) < 0)
     leaves = (geoms.size, geoms.pos, geoms.quat, geoms.density, bodies.iquat)
     if not any(isinstance(leaf, Tracer) for leaf in leaves):
-        *shapes, axes = (np.asarray(leaf, np.float64) for leaf in leaves)
-        turned &= ~solids.is_diagonal(solids.in_axes(geoms.layout.type, geoms.layout.body, *shapes, axes)[2])
+        size, pos, quat, density, axes = (np.asarray(leaf, np.float64) for leaf in leaves)
+        second = solids.in_axes(geoms.layout.type, geoms.layout.body, size, pos, quat, density, axes)[2]
+        turned &= ~solids.is_diagonal(second)
     if turned.any():
         raise UnsupportedModelError(
             [

@@ -3,10 +3,11 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ukemi import spatial
-from ukemi.kinematics import Kinematics, Velocities, accumulate, kinematics, velocities
+from ukemi.kinematics import Kinematics, Velocities, accumulate, accumulate_before, kinematics, velocities
 from ukemi.model import Model, State
 
 
@@ -108,27 +109,80 @@ def energy(model: Model, state: State) -> Energy:
 # ---- closed-form derivatives (design: tree algebra) -------------------------------------------------------------
 
 
-def bias_slope(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
-    """∂c/∂v (nv, nv) of the bias force, in closed form."""
+class MotionSlopes(NamedTuple):
+    """Derivatives of τ = M a + c in tangent coordinates; rows are forces, columns coordinates."""
+
+    q: Array  # (nv, nv)
+    v: Array  # (nv, nv)
+
+
+def motion_slopes(model: Model, kin: Kinematics, velocity: Velocities, v: Array, a: Array) -> MotionSlopes:
+    """∂(M a + c)/∂q and ∂(M a + c)/∂v in closed form.
+
+    With composites over what each dof moves, ψ̇ = V_λ × S and ψ̈ = A_λ × S + V_λ × ψ̇:
+    ∂τ/∂q = anc ∘ (2Bᵀ S ψ̇ᵀ + I S ψ̈ᵀ) + strictᵀ ∘ S (2B ψ̇ + I ψ̈ + S ×* f)ᵀ,
+    ∂τ/∂v = anc ∘ (2Bᵀ S Sᵀ + I S (ψ̇ + Ṡ)ᵀ) + strictᵀ ∘ S (2B S + I (ψ̇ + Ṡ))ᵀ.
+    """
     tree, S = model.tree, kin.S
-    composite = jnp.asarray(tree.moves.T.astype(S.dtype) @ _velocity_products(model, kin, velocity))
-    inertia, B = composite[:, :36].reshape(-1, 6, 6), composite[:, 36:].reshape(-1, 6, 6)
+    rates = S * a[:, None] + velocity.S_dot * v[:, None]
+    pseudo = body_inertias(model, kin)
+    force = _body_forces(model, pseudo, velocity, rates)
+    terms = _composites(model, pseudo, velocity, force)
+    before = accumulate_before(tree, rates) - gravity(model)
     psi_dot = spatial.cross_motion(velocity.before, S)
+    psi_ddot = spatial.cross_motion(before, S) + spatial.cross_motion(velocity.before, psi_dot)
     rate = psi_dot + velocity.S_dot
-    above = [(spatial.apply(B.mT, S), S), (spatial.apply(inertia, S), rate)]
-    return _assemble(tree, S, above, spatial.apply(B, S) + spatial.apply(inertia, rate))
+    psi_dot, psi_ddot, rate = spatial.materialize((psi_dot, psi_ddot, rate))
+    turned, momentum = spatial.apply(terms.B.mT, S), spatial.apply(terms.inertia, S)
+    below_q = spatial.apply(terms.B, psi_dot) + spatial.apply(terms.inertia, psi_ddot)
+    below_q = below_q + spatial.cross_force(S, terms.force)
+    below_v = spatial.apply(terms.B, S) + spatial.apply(terms.inertia, rate)
+    left = spatial.materialize(jnp.concatenate([turned, momentum], -1))
+    right = jnp.concatenate([jnp.concatenate([psi_dot, psi_ddot], -1), jnp.concatenate([S, rate], -1)])
+    above = left @ spatial.materialize(right).T
+    below = S @ spatial.materialize(jnp.concatenate([below_q, below_v])).T
+    both = np.tile(tree.anc, 2) * above + np.tile(tree.strict.T, 2) * below
+    return MotionSlopes(both[:, : model.nv], both[:, model.nv :])
 
 
-def _velocity_products(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
-    """Per body (nb, 72): the inertia I and 2B(I, V) = −[V×]ᵀI + [x ↦ x ×* I V] − I[V×], as matrices."""
-    I, V = spatial.spatial_inertia(body_inertias(model, kin)), velocity.body
-    momentum = spatial.apply(I, V)
+def inertial_slope(model: Model, kin: Kinematics, a: Array) -> Array:
+    """∂(M a)/∂q (nv, nv) in closed form, at constant a."""
+    tree, S = model.tree, kin.S
+    rates = S * a[:, None]
+    pseudo = body_inertias(model, kin)
+    force = spatial.apply(spatial.spatial_inertia(pseudo), accumulate(tree, rates))
+    composite = jnp.asarray(tree.moves.T.astype(S.dtype)) @ jnp.concatenate([pseudo, force], -1)
+    inertia, force = spatial.spatial_inertia(composite[:, :16]), composite[:, 16:]
+    psi_ddot = spatial.materialize(spatial.cross_motion(accumulate_before(tree, rates), S))
+    below = spatial.apply(inertia, psi_ddot) + spatial.cross_force(S, force)
+    momentum, below = spatial.materialize((spatial.apply(inertia, S), below))
+    return tree.anc * (momentum @ psi_ddot.T) + tree.strict.T * (S @ below.T)
+
+
+def bias_slope(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
+    """∂c/∂v (nv, nv) of the bias force, in closed form: ∂τ/∂v of `motion_slopes`, which does not depend on a."""
+    tree, S = model.tree, kin.S
+    terms = _composites(model, body_inertias(model, kin), velocity, jnp.zeros_like(velocity.body))
+    rate = spatial.cross_motion(velocity.before, S) + velocity.S_dot
+    left = jnp.concatenate([spatial.apply(terms.B.mT, S), spatial.apply(terms.inertia, S)], -1)
+    below = spatial.apply(terms.B, S) + spatial.apply(terms.inertia, rate)
+    return tree.anc * (left @ jnp.concatenate([S, rate], -1).T) + tree.strict.T * (S @ below.T)
+
+
+class _Composites(NamedTuple):
+    """Sums over the bodies that each dof moves."""
+
+    inertia: Array  # (nv, 6, 6) I
+    B: Array  # (nv, 6, 6) 2B(I, V) = −[V×]ᵀI + [x ↦ x ×* I V] − I[V×]
+    force: Array  # (nv, 6)
+
+
+def _composites(model: Model, pseudo: Array, velocity: Velocities, force: Array) -> _Composites:
+    inertia, V = spatial.spatial_inertia(pseudo), velocity.body
+    momentum = spatial.apply(inertia, V)
     turn = spatial.motion_matrix(V)
-    B = spatial.force_bar_matrix(momentum) - turn.mT @ I - I @ turn
-    return jnp.concatenate([I.reshape(-1, 36), B.reshape(-1, 36)], -1)
-
-
-def _assemble(tree, S: Array, above: list[tuple[Array, Array]], below: Array) -> Array:
-    """anc ∘ Σ left rightᵀ + strictᵀ ∘ S belowᵀ: rows are forces, columns are coordinates."""
-    left, right = (jnp.concatenate(parts, -1) for parts in zip(*above, strict=True))
-    return tree.anc * (left @ right.T) + tree.strict.T * (S @ below.T)
+    half = spatial.materialize(spatial.compose(inertia, turn))
+    B = spatial.force_bar_matrix(momentum) - half.mT - half  # I is symmetric: [V×]ᵀI = (I[V×])ᵀ
+    parts = spatial.materialize(jnp.concatenate([pseudo, B.reshape(-1, 36), force], -1))
+    total = jnp.asarray(model.tree.moves.T.astype(V.dtype)) @ parts
+    return _Composites(spatial.spatial_inertia(total[:, :16]), total[:, 16:52].reshape(-1, 6, 6), total[:, 52:])

@@ -229,6 +229,11 @@ def accumulate(tree: Tree, rates: Array) -> Array:
     return _at(jnp.asarray(tree.anc.astype(rates.dtype) @ rates), tree.body_dof)
 
 
+def accumulate_before(tree: Tree, rates: Array) -> Array:
+    """Sum (nv, 6) over the dofs above each dof's own block of their contributions (nv, 6)."""
+    return _at(jnp.asarray(tree.anc.astype(rates.dtype) @ rates), tree.dof_above)
+
+
 def _at(values: Array, dof: np.ndarray) -> Array:
     """Rows of the given dofs, zero where there is none (-1)."""
     if not len(values):

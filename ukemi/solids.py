@@ -96,9 +96,7 @@ def _left_to_shapes(body) -> bool:
 
 def _agrees(m: mujoco.MjModel, types: tuple[str, ...], density: np.ndarray) -> np.ndarray:
     """Bodies (nb,) whose mass, centre of mass and inertia are those of their shapes to 1e-9."""
-    mass, center, local = in_axes(
-        types, m.geom_bodyid, m.geom_size, m.geom_pos, m.geom_quat, density, m.body_iquat
-    )
+    mass, center, local = in_axes(types, m.geom_bodyid, m.geom_size, m.geom_pos, m.geom_quat, density, m.body_iquat)
     total = local.trace(axis1=1, axis2=2)
     inertia = total[:, None] - local.diagonal(axis1=1, axis2=2)
     reach = np.sqrt(total / np.where(mass > 0, mass, 1.0)) + np.linalg.norm(center, axis=1)
