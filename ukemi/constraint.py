@@ -4,6 +4,7 @@ Rows have a fixed order and number: equalities, friction loss, limits, then `dim
 contact's frame. A row that is not active has D = 0 and so exerts nothing.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from jax import Array
 from ukemi import spatial
 from ukemi.collide.detect import Contacts, reach_of_pairs
 from ukemi.equality import equality_rows
-from ukemi.kinematics import Kinematics, Velocities, shared_reference
+from ukemi.kinematics import Kinematics, Velocities, shared_reference, velocities
 from ukemi.model import Model
 from ukemi.penalty import Penalty, RowKinds
 from ukemi.penalty import force as force_of
@@ -89,7 +90,7 @@ class Softness(NamedTuple):
     R: Array  # (n,)
 
 
-def _reference(model: Model, block: Block, v: Array) -> tuple[Array, Array, Array]:
+def reference(model: Model, block: Block, v: Array) -> tuple[Array, Array, Array]:
     """a_ref, R and D of the rows of a block (design: softness)."""
     soft = row_softness(model, block, block.residual, block.depth)
     aref = -soft.damping * (block.J @ v) - soft.push - block.drift
@@ -377,6 +378,14 @@ def constraint_force(
     return force, pull
 
 
+def scalar_force(kinds: RowKinds, here, a: Array) -> Array:
+    """Jᵀ f (nv,) of the rows that are not contacts, at acceleration a (nv,)."""
+    velocity = velocities(here.model.tree, here.kin.S, here.v)
+    J, aref, D = _scalar_rows(here.model, here.kin, velocity, here.q, here.v, kinds)
+    only = dataclasses.replace(kinds, contacts=0)
+    return force_of(only, _penalty(here.model, D, _no_law(kinds, a.dtype)), J @ a - aref) @ J
+
+
 def scalar_blocks(model: Model, kin, velocity: Velocities, q: Array, v: Array, kinds: RowKinds) -> list[Block]:
     """The rows that are not contacts, kind by kind."""
     blocks = []
@@ -393,7 +402,7 @@ def _scalar_rows(model: Model, kin, velocity: Velocities, q: Array, v: Array, ki
     """J, a_ref and D of the rows that are not contacts."""
     J, aref, D = [jnp.zeros((0, model.nv), q.dtype)], [jnp.zeros(0, q.dtype)], [jnp.zeros(0, q.dtype)]
     for block in scalar_blocks(model, kin, velocity, q, v, kinds):
-        a, _, stiff = _reference(model, block, v)
+        a, _, stiff = reference(model, block, v)
         J.append(block.J)
         aref.append(a)
         D.append(stiff)

@@ -18,7 +18,7 @@ TINY = 1e-15  # lightest body that feels the fluid [kg], and least squared size 
 
 def fluid_force(model: Model, kin: Kinematics, v: Array) -> Array:
     """Generalised force (nv,) of the fluid at velocity v (nv,)."""
-    local, turn = _local_velocity(model, kin, v)
+    local, turn = local_velocity(model, kin, v)
     viscous, quadratic = _coefficients(model)
     wrench = -(viscous + quadratic * jnp.abs(local)) * local
     torque, force = spatial.apply(turn, wrench[:, :3]), spatial.apply(turn, wrench[:, 3:])
@@ -30,7 +30,7 @@ def fluid_force(model: Model, kin: Kinematics, v: Array) -> Array:
 def fluid_slope(model: Model, kin: Kinematics, v: Array) -> Array:
     """∂fluid_force/∂v (nv, nv), in closed form: symmetric, negative semidefinite."""
     tree, S = model.tree, kin.S
-    local, turn = _local_velocity(model, kin, v)
+    local, turn = local_velocity(model, kin, v)
     viscous, quadratic = _coefficients(model)
     slope = -(viscous + 2 * quadratic * jnp.abs(local))
     # columns: local axes at the centre of mass as wrenches about the tree's reference point
@@ -44,7 +44,7 @@ def fluid_slope(model: Model, kin: Kinematics, v: Array) -> Array:
     return jnp.asarray(tree.anc * product + (tree.strict * product).T)
 
 
-def _local_velocity(model: Model, kin: Kinematics, v: Array) -> tuple[Array, Array]:
+def local_velocity(model: Model, kin: Kinematics, v: Array) -> tuple[Array, Array]:
     """Velocity (nb, 6) [angular; linear] relative to the fluid at the centres of mass in the boxes' axes (nb, 3, 3)."""
     turn = spatial.compose(kin.mat, spatial.quat_to_mat(model.bodies.iquat))
     V = jnp.asarray(model.tree.moves.astype(v.dtype) @ (kin.S * v[:, None]))

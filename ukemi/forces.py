@@ -30,7 +30,6 @@ class Actuation(NamedTuple):
 
 def actuation(model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctrl: Array, held: Array) -> Actuation:
     """Actuator forces; `held` (nv,) is gravity compensation that counts as actuator force."""
-    actuators, layout = model.actuators, model.actuators.layout
     disabled = model.options.layout.disabled
     if not model.nu:  # MuJoCo then leaves out `held`, too
         none, empty = jnp.zeros(0, q.dtype), jnp.zeros((0, model.nv), q.dtype)
@@ -40,6 +39,20 @@ def actuation(model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctr
     if "actuation" in disabled:
         none = jnp.zeros_like(length)
         return Actuation(length, velocity, none, moment, jnp.zeros_like(act), jnp.zeros_like(v), none)
+    force, slope, act_dot = actuator_force(model, length, velocity, act, ctrl)
+    qfrc = force @ moment + held
+    limited = model.joints.layout.force_limited[model.tree.dof_joint]
+    if limited.any():
+        saturated = _saturated(model, qfrc)
+        low, high = model.joints.actuator_range[model.tree.dof_joint].T
+        slope = jnp.where((_drives(model) & saturated).any(1), 0.0, slope)
+        qfrc = jnp.where(limited, jnp.clip(qfrc, low, high), qfrc)
+    return Actuation(length, velocity, force, moment, act_dot, qfrc, slope)
+
+
+def actuator_force(model: Model, length: Array, velocity: Array, act: Array, ctrl: Array):
+    """Force (nu,) of each actuator, its slope in velocity (nu,), and the rate of the activations (na,)."""
+    actuators, layout = model.actuators, model.actuators.layout
     ctrl = _clamped(model, ctrl)
     act_dot = activation_rate(model, act, ctrl)
     signal = _signal(model, length, act, act_dot, ctrl)
@@ -50,14 +63,14 @@ def actuation(model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctr
         low, high = actuators.force_range.T
         slope = jnp.where(layout.force_limited & ((force <= low) | (force >= high)), 0.0, slope)
         force = jnp.where(layout.force_limited, jnp.clip(force, low, high), force)
-    qfrc = force @ moment + held
+    return force, slope, act_dot
+
+
+def _saturated(model: Model, qfrc: Array) -> Array:
+    """Dofs (nv,) whose total actuator force is at its joint's limit."""
     limited = model.joints.layout.force_limited[model.tree.dof_joint]
-    if limited.any():
-        low, high = model.joints.actuator_range[model.tree.dof_joint].T
-        saturated = limited & ((qfrc <= low) | (qfrc >= high))
-        slope = jnp.where((_drives(model) & saturated).any(1), 0.0, slope)
-        qfrc = jnp.where(limited, jnp.clip(qfrc, low, high), qfrc)
-    return Actuation(length, velocity, force, moment, act_dot, qfrc, slope)
+    low, high = model.joints.actuator_range[model.tree.dof_joint].T
+    return limited & ((qfrc <= low) | (qfrc >= high))
 
 
 def _clamped(model: Model, ctrl: Array) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
 
@@ -30,21 +31,6 @@ def pushforward(function: Callable, primals, tangents):
     return jax.jvp(of_live, [leaves[k] for k in live], [along[k] for k in live])[1]
 
 
-def without(tangents, **fields):
-    """The tangents of a NamedTuple with the named fields taken as constant."""
-    constant = {
-        name: jax.tree.map(_still, value, is_leaf=lambda t: isinstance(t, SymbolicZero))
-        for name, value in ((name, getattr(tangents, name)) for name in fields)
-    }
-    return tangents._replace(**constant)
-
-
-def _still(tangent):
-    if isinstance(tangent, SymbolicZero):
-        return tangent
-    return SymbolicZero(jax.core.get_aval(tangent))
-
-
 def _differentiable(leaf) -> bool:
     return jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
 
@@ -55,8 +41,6 @@ def zero_tangent(value):
 
 
 def _float0(x):
-    import numpy as np
-
     return np.zeros(jnp.shape(x), jax.dtypes.float0)
 
 
@@ -66,11 +50,16 @@ def add_tangents(*tangents):
     return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *present) if present else None
 
 
+def filled(tangent, like):
+    """The tangent as an array, zero where it is a SymbolicZero."""
+    return jnp.zeros_like(like) if isinstance(tangent, SymbolicZero) else tangent
+
+
 def root(find: Callable, derivative: Callable) -> Callable:
     """`find(args) -> (z, facts)` with the implicit rule.
 
-    derivative: function (z, args, push) -> dz, where push(residual) gives the derivative of residual(args) along
-    the tangents of args at fixed z; facts: integers and flags, which have no derivative.
+    derivative: function (z, args, along) -> dz, where `along` are the tangents of args, whose leaves may be
+    SymbolicZero; None if z does not move. facts: integers and flags, which have no derivative.
     """
 
     @jax.custom_jvp
@@ -80,11 +69,7 @@ def root(find: Callable, derivative: Callable) -> Callable:
     def rule(primals, tangents):
         (args,), (along,) = primals, tangents
         z, facts = solve(args)
-
-        def push(residual):
-            return pushforward(residual, args, along)
-
-        dz = derivative(z, args, push)
+        dz = derivative(z, args, along)
         return (z, facts), (zero_tangent(z) if dz is None else dz, zero_tangent(facts))
 
     solve.defjvp(rule, symbolic_zeros=True)

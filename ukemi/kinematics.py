@@ -289,6 +289,16 @@ def tangent_vector(tree: Tree, q: Array, dq: Array) -> Array:
     return jnp.concatenate([dq[tree.linear_qpos], turn.ravel()])[order]
 
 
+def coordinate_rate(tree: Tree, q: Array, v: Array) -> Array:
+    """q̇ (nq,): velocities, and ½ q ∘ ω for quaternions."""
+    if not len(tree.quat_joints):
+        return v
+    w = v[tree.quat_dof]
+    turn = spatial.quat_mul(q[tree.quat_qpos], jnp.concatenate([jnp.zeros_like(w[:, :1]), w], -1)) / 2
+    order = np.argsort(np.concatenate([tree.linear_qpos, tree.quat_qpos.ravel()]))
+    return jnp.concatenate([v[tree.linear_dof], turn.ravel()])[order]
+
+
 def difference(tree: Tree, q1: Array, q0: Array) -> Array:
     """Tangent vector (nv,) that `integrate` needs to go from q0 to q1."""
     if not len(tree.quat_joints):

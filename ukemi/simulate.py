@@ -11,6 +11,7 @@ from jaxtyping import Float
 from ukemi import dynamics, spatial
 from ukemi.errors import InputError
 from ukemi.forces import activation_motion
+from ukemi.kinematics import coordinate_rate
 from ukemi.methods.base import Method
 from ukemi.methods.soft import Soft
 from ukemi.model import Input, Model, State, as_input
@@ -82,18 +83,7 @@ def vector_field(model: Model, state: State, ctrl=None, method: Soft | None = No
 def _vector_field(model, state, inputs, method):
     motion = method.accelerate(model, state, inputs)
     rate, _ = activation_motion(model, motion.kin, state.q, state.act, inputs.ctrl)
-    return coordinate_rate(model, state.q, state.v), motion.acceleration, rate
-
-
-def coordinate_rate(model: Model, q: Array, v: Array) -> Array:
-    """q̇ (nq,): velocities, and ½ q ∘ ω for quaternions."""
-    tree = model.tree
-    if not len(tree.quat_joints):
-        return v
-    w = v[tree.quat_dof]
-    turn = spatial.quat_mul(q[tree.quat_qpos], jnp.concatenate([jnp.zeros_like(w[:, :1]), w], -1)) / 2
-    order = np.argsort(np.concatenate([tree.linear_qpos, tree.quat_qpos.ravel()]))
-    return jnp.concatenate([v[tree.linear_dof], turn.ravel()])[order]
+    return coordinate_rate(model.tree, state.q, state.v), motion.acceleration, rate
 
 
 @eqx.filter_jit

@@ -17,15 +17,16 @@ from ukemi import spatial
 from ukemi.batching import one_by_one
 from ukemi.collide.primitives import PAIRS, chunk_of
 from ukemi.collide.shapes import Hit, Shape
+from ukemi.gradient import filled
 from ukemi.model import PairLayout
 
 
 def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, contacts) -> Hit:
     """Derivative of the contacts as the shapes move along tangents, whose leaves may be SymbolicZero."""
     sized = not isinstance(along.size, SymbolicZero)
-    turn = _zeros(along.mat, shapes.mat)
+    turn = filled(along.mat, shapes.mat)
     spin = spatial.materialize(_axial(spatial.compose(turn, shapes.mat.mT)))
-    tangent = jnp.concatenate([_zeros(along.pos, shapes.pos), spin], -1)
+    tangent = jnp.concatenate([filled(along.pos, shapes.pos), spin], -1)
     geoms = jnp.asarray(layout.geoms)[contacts.pair]
     columns = [tangent[geoms[:, 0]], tangent[geoms[:, 1]]]
     if sized:
@@ -33,10 +34,6 @@ def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, contac
     G = one_by_one(partial(responses, layout, sized))(reach, shapes, contacts)
     moved = spatial.apply(G, jnp.concatenate(columns, -1))
     return Hit(moved[:, 0], moved[:, 1:4], moved[:, 4:].reshape(-1, 3, 3))
-
-
-def _zeros(tangent, like: Array) -> Array:
-    return jnp.zeros_like(like) if isinstance(tangent, SymbolicZero) else tangent
 
 
 def _axial(matrix: Array) -> Array:

@@ -13,3 +13,7 @@ class Method(eqx.Module):
     @abc.abstractmethod
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
+
+    def dense_step(self, model: Model, state: State, inputs: Input) -> State:
+        """The same step for those who want all columns of its derivative in state and controls."""
+        return self.step(model, state, inputs)

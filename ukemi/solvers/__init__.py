@@ -31,7 +31,7 @@ def solve_active(solver, rows, kinds: RowKinds, scene) -> Solution:
         solution = solver(own, problem, scene.warm)
         return solution._replace(force=jnp.pad(solution.force, (0, kinds.total - own.total)))
 
-    return _without_derivative(_with_slots(solve, kinds, scene))(scene)
+    return _without_derivative(with_slots(solve, kinds))(scene)
 
 
 def hessian_active(rows, kinds: RowKinds, scene, a: Array) -> Array:
@@ -42,26 +42,29 @@ def hessian_active(rows, kinds: RowKinds, scene, a: Array) -> Array:
         x = problem.rows.J @ scene.warm - problem.rows.aref
         return hessian(own, problem, x, active_contacts(problem.rows.penalty))
 
-    return _with_slots(assemble, kinds, scene)(scene._replace(warm=a))
+    return with_slots(assemble, kinds)(scene._replace(warm=a))
 
 
-def _with_slots(function, kinds: RowKinds, scene):
-    """`function(kinds, scene)` for as many contact slots as needed, as a function of the scene."""
+def with_slots(function, kinds: RowKinds):
+    """`function(kinds, scene, *more)` for as many contact slots as needed, as a function of (scene, *more).
 
-    def with_slots(slots: int):
-        def run(scene):
+    more: arrays that lead with the contacts.
+    """
+
+    def of(slots: int):
+        def run(scene, *more):
             near = scene.contacts._replace(overflow=jnp.zeros_like(scene.contacts.active))
-            near = jax.tree.map(lambda x: x[:slots], near)
-            return function(dataclasses.replace(kinds, contacts=slots), scene._replace(contacts=near))
+            near, *more = jax.tree.map(lambda x: x[:slots], (near, *more))
+            return function(dataclasses.replace(kinds, contacts=slots), scene._replace(contacts=near), *more)
 
         return run
 
     sizes = [n for n in SLOTS if 2 * n <= kinds.contacts] + [kinds.contacts]
-    full = with_slots(kinds.contacts)
+    full = of(kinds.contacts)
 
-    def choose(scene):
+    def choose(scene, *more):
         active = scene.contacts.active.sum()
-        return lax.switch((active > jnp.array(sizes[:-1])).sum(), [with_slots(n) for n in sizes], scene)
+        return lax.switch((active > jnp.array(sizes[:-1])).sum(), [of(n) for n in sizes], scene, *more)
 
     return one_by_one(full if len(sizes) == 1 else choose, in_lockstep=full)
 

@@ -42,9 +42,7 @@ def cones(J: Array, W: Array, aref: Array, D: Array, friction: Array) -> Cones:
         values, vectors = jnp.linalg.eigh(scaled)
     else:
         values, vectors = friction, scaled
-    return Cones(
-        J, W, aref, R, friction, block, values, vectors, jnp.argsort(~active, stable=True), active.sum()
-    )
+    return Cones(J, W, aref, R, friction, block, values, vectors, jnp.argsort(~active, stable=True), active.sum())
 
 
 def admissible(c: Cones, forces: Array) -> Array:

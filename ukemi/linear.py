@@ -1,0 +1,106 @@
+"""Linearization of a step: the matrices that planners and controllers ask for."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ukemi.errors import InputError
+from ukemi.kinematics import integrate, tangent_vector
+from ukemi.methods.base import Method
+from ukemi.methods.soft import Soft
+from ukemi.model import Input, Model, State, as_input
+
+
+class Linearization(eqx.Module):
+    """δx⁺ = A δx + B δu around a step; x stacks positions in tangent space, velocities and activations."""
+
+    A: Array  # (2nv + na, 2nv + na)
+    B: Array  # (2nv + na, nu)
+    parameters: dict[str, Array]  # by name (2nv + na, *shape of the leaf)
+    next: State  # the step itself
+
+
+def linearize(
+    model: Model, state: State, ctrl=None, method: Method | None = None, *, wrt: tuple[str, ...] | str = ()
+) -> Linearization:
+    """Derivatives of a step in state and controls, and in the model's leaves that `wrt` names.
+
+    wrt: names such as "bodies.mass" or "geoms.friction", each giving an array (2nv + na, *shape of the leaf).
+    Rotations are perturbed on the right, in the body frame, as by `State.q` of MuJoCo's tangent space.
+    """
+    names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
+    for name in names:
+        leaf(model, name)
+    return _linearize(model, state, as_input(model, ctrl), method or Soft(), names)
+
+
+def leaf(model: Model, name: str) -> Array:
+    """The float array that a name such as "bodies.mass" means."""
+    group, _, field = name.partition(".")
+    value = getattr(getattr(model, group, None), field, None) if field else None
+    if not isinstance(value, (Array, jax.core.Tracer)) or not jnp.issubdtype(value.dtype, jnp.floating):
+        raise InputError(f"{name!r} is not a parameter of the model; names look like 'bodies.mass', 'options.gravity'.")
+    return value
+
+
+def replace_leaves(model: Model, values: dict[str, Array]) -> Model:
+    """The model with the named leaves replaced."""
+    names = list(values)
+
+    def where(model):
+        return [getattr(getattr(model, n.partition(".")[0]), n.partition(".")[2]) for n in names]
+
+    return eqx.tree_at(where, model, [values[n] for n in names]) if names else model
+
+
+@eqx.filter_jit
+def _linearize(model: Model, state: State, inputs: Input, method: Method, names: tuple[str, ...]) -> Linearization:
+    tree, nv = model.tree, model.nv
+
+    def tangent(after: State, moved: State) -> Array:
+        return jnp.concatenate([tangent_vector(tree, after.q, moved.q), moved.v, moved.act])
+
+    def step(x, ctrl):
+        shift, v, act = jnp.split(x, [nv, 2 * nv])
+        there = eqx.tree_at(
+            lambda s: (s.q, s.v, s.act), state, (integrate(tree, state.q, shift, 1.0), state.v + v, state.act + act)
+        )
+        after = method.dense_step(model, there, Input(ctrl, *_others(inputs)))
+        return (after.q, after.v, after.act), after
+
+    n = 2 * nv + model.na
+    start = jnp.zeros(n, state.v.dtype), inputs.ctrl
+    _, push, after = jax.linearize(step, *start, has_aux=True)
+
+    def column(x, ctrl):
+        q, v, act = push(x, ctrl)
+        return jnp.concatenate([tangent_vector(tree, after.q, q), v, act])
+
+    basis = jnp.eye(n + model.nu, dtype=state.v.dtype)
+    columns = jax.vmap(column, out_axes=1)(basis[:, :n], basis[:, n:])
+    parameters = _parameters(model, state, inputs, method, names, tangent)
+    return Linearization(columns[:, :n], columns[:, n:], parameters, after)
+
+
+def _others(inputs: Input) -> tuple:
+    return inputs.qfrc, inputs.xfrc, inputs.mocap_pos, inputs.mocap_quat
+
+
+def _parameters(model: Model, state: State, inputs: Input, method: Method, names, tangent) -> dict[str, Array]:
+    """Columns of the named leaves, by the vector form of the implicit rule."""
+    if not names:
+        return {}
+
+    def step(values):
+        return method.step(replace_leaves(model, values), state, inputs)
+
+    values = {name: leaf(model, name) for name in names}
+    after, push = jax.linearize(step, values)
+    zero = jax.tree.map(jnp.zeros_like, values)
+    out = {}
+    for name, value in values.items():
+        basis = jnp.eye(value.size, dtype=value.dtype).reshape(value.size, *value.shape)
+        columns = jax.vmap(lambda t, name=name: tangent(after, push(zero | {name: t})), out_axes=1)(basis)
+        out[name] = columns.reshape(-1, *value.shape)
+    return out

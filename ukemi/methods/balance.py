@@ -1,0 +1,249 @@
+"""The balance of forces of the soft law: the residual that its solver brings to zero, and the residual's derivatives.
+
+R(a) = M a + c − τ − Jᵀ f(J a − a_ref), with Jacobian H = M + Jᵀ H[s] J; and, for integrators that take a slope D
+implicitly, M̂ e − M a with M̂ = M − h D. The implicit rule comes in two forms that agree: `vector_rule` moves vectors
+through the residual, for gradients and for any parameter; `dense_rule` has the Jacobians in state and controls.
+"""
+
+from functools import partial
+from typing import NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
+
+from ukemi import forces as f_
+from ukemi import slopes as s_
+from ukemi.batching import one_by_one
+from ukemi.collide.detect import Contacts, detect, reach_of_pairs
+from ukemi.collide.response import responses
+from ukemi.collide.shapes import Shape
+from ukemi.constraint import Rows, constraint_force, constraint_rows, scalar_force
+from ukemi.dynamics import Smooth, inertial_force, inertial_slope, motion_force, motion_slopes, smooth
+from ukemi.errors import GradientError
+from ukemi.gradient import filled, pushforward
+from ukemi.kinematics import (
+    Kinematics,
+    Velocities,
+    carry,
+    coordinate_rate,
+    geom_frames,
+    of_state,
+    tangent_vector,
+    velocities,
+)
+from ukemi.methods import integrators as i_
+from ukemi.model import Input, Model, State
+from ukemi.penalty import RowKinds
+from ukemi.solvers import hessian_active, with_slots
+
+
+class Here(NamedTuple):
+    """Everything that the acceleration depends on."""
+
+    model: Model
+    kin: Kinematics
+    contacts: Contacts
+    q: Array
+    v: Array
+    act: Array
+    warm: Array  # (nv,) where the solver starts; it does not change what the solver finds
+    inputs: Input
+
+
+class Scene(NamedTuple):
+    """What the constraint rows and their solver are made from."""
+
+    model: Model
+    kin: Kinematics
+    velocity: Velocities
+    q: Array
+    v: Array
+    contacts: Contacts
+    M: Array
+    tau: Array
+    warm: Array  # (nv,) where the solver starts
+
+
+def here(model: Model, state: State, inputs: Input) -> Here:
+    """Kinematics and contacts of a state."""
+    kin = of_state(model, state, inputs)
+    warm = state.cache.acceleration
+    if "warmstart" in model.options.layout.disabled:
+        warm = jnp.zeros_like(warm)
+    return Here(model, kin, detect(model, kin), state.q, state.v, state.act, lax.stop_gradient(warm), inputs)
+
+
+def scene(here: Here, dyn: Smooth, tau: Array) -> Scene:
+    """The solver's problem at `here`, with the sum τ (nv,) of all forces but constraints."""
+    return Scene(here.model, here.kin, dyn.velocity, here.q, here.v, here.contacts, dyn.M, tau, here.warm)
+
+
+def scene_rows(scene: Scene, kinds: RowKinds) -> Rows:
+    """Constraint rows of a scene."""
+    return constraint_rows(scene.model, scene.kin, scene.velocity, scene.q, scene.v, scene.contacts, kinds)
+
+
+def forces(here: Here) -> tuple[f_.Passive, f_.Actuation]:
+    """Passive and actuator forces."""
+    model, kin, _, q, v, act, _, inputs = here
+    rest = f_.passive(model, kin, q, v)
+    return rest, f_.actuation(model, kin, q, v, act, cast(Array, inputs.ctrl), rest.held)  # `as_input` fills ctrl
+
+
+def applied(here: Here) -> Array:
+    """All forces (nv,) but constraints and bias: τ."""
+    rest, drive = forces(here)
+    return rest.qfrc + drive.qfrc + f_.applied(here.model, here.kin, here.inputs, here.v)
+
+
+def constraint_pull(kinds: RowKinds, here: Here, a: Array) -> tuple[Array, Array]:
+    """Constraint forces f and Jᵀ f at acceleration a."""
+    velocity = velocities(here.model.tree, here.kin.S, here.v)
+    return constraint_force(here.model, here.kin, velocity, here.q, here.v, a, here.contacts, kinds)
+
+
+# ---- residuals ------------------------------------------------------------------------------------------------------
+
+
+def imbalance(kinds: RowKinds, a: Array, here: Here) -> Array:
+    """M a + c − τ − Jᵀ f (nv,): zero at the acceleration of the soft law."""
+    inertial = motion_force(here.model, here.kin, velocities(here.model.tree, here.kin.S, here.v), here.v, a)
+    return inertial - applied(here) - constraint_pull(kinds, here, a)[1]
+
+
+def lag(integrator: str, a: Array, e: Array, here: Here) -> Array:
+    """M̂ e − M a (nv,): zero at the acceleration that the integrator uses."""
+    return i_.implicit_residual(here.model, here.kin, slope(integrator, here), a, e)
+
+
+def slope(integrator: str, here: Here) -> i_.Slope:
+    """What the integrator takes implicitly."""
+    velocity = velocities(here.model.tree, here.kin.S, here.v)
+    return i_.implicit_slope(integrator, here.model, here.kin, velocity, here.v, forces(here)[1])
+
+
+# ---- the implicit rule, vector by vector ------------------------------------------------------------------------
+
+
+def vector_rule(kinds: RowKinds, implicit: str | None, z, here: Here, along: Here):
+    """(da, de) along tangents of anything."""
+    a, e = z
+    dr = pushforward(partial(imbalance, kinds, a), here, along)
+    if dr is None:
+        return None
+    dyn = smooth(here.model, here.kin, here.v)
+    H = hessian_active(scene_rows, kinds, scene(here, dyn, jnp.zeros_like(a)), a)
+    da = -_solve(H, dr)
+    if not implicit:
+        return da, da
+    lagging = pushforward(partial(lag, implicit, a, e), here, along)
+    force = inertial_force(here.model, here.kin, da) - lagging
+    return da, i_.solve_implicit(implicit, here.model, dyn.M, slope(implicit, here), force)
+
+
+def _solve(H: Array, rhs: Array) -> Array:
+    return jsl.cho_solve((lax.linalg.cholesky(H, symmetrize_input=False), True), rhs)
+
+
+# ---- the implicit rule with Jacobians ------------------------------------------------------------------------------
+
+
+def dense_rule(kinds: RowKinds, implicit: str | None, z, here: Here, along: Here):
+    """(da, de) along tangents of state and controls: products with the Jacobians of a and e."""
+    others = jax.tree.leaves((along.model, _but_controls(along.inputs)), is_leaf=_symbolic)
+    if not all(map(_symbolic, others)):
+        raise GradientError("dense derivatives are in state and controls only; use uk.step for other parameters.")
+    parts = [along.q, along.v, along.act, along.inputs.ctrl]
+    values = [here.q, here.v, here.act, here.inputs.ctrl]
+    parts = [filled(t, like) for t, like in zip(parts, values, strict=True)]
+    parts[0] = tangent_vector(here.model.tree, here.q, parts[0])
+    A, E = jacobians(kinds, implicit, z, here)
+    tangent = jnp.concatenate(parts)
+    return A @ tangent, E @ tangent
+
+
+def _symbolic(tangent) -> bool:
+    return isinstance(tangent, SymbolicZero)
+
+
+def _but_controls(inputs: Input):
+    return inputs.qfrc, inputs.xfrc, inputs.mocap_pos, inputs.mocap_quat
+
+
+def jacobians(kinds: RowKinds, implicit: str | None, z, here: Here) -> tuple[Array, Array]:
+    """∂a and ∂e (nv, nv + nv + na + nu) in position (tangent space), velocity, activation and control."""
+    model, (a, e) = here.model, z
+    dyn = smooth(model, here.kin, here.v)
+    inertial = motion_slopes(model, here.kin, dyn.velocity, here.v, a)
+    pull = _constraint_slopes(kinds, here, dyn, a)
+    R = list(_others(kinds, here, a))
+    R[0] = inertial.q - pull.q - R[0]
+    R[1] = inertial.v - pull.v - R[1]
+    R = jnp.concatenate([R[0], R[1], -R[2], -R[3]], -1)
+    A = -_solve(dyn.M + pull.H, R)
+    if not implicit:
+        return A, A
+    taken = slope(implicit, here)
+    force = dyn.M @ A
+    force = force.at[:, : model.nv].add(-inertial_slope(model, here.kin, e - a))
+    if implicit != "Euler":  # the slope that Euler takes is a parameter
+        force = force + model.options.timestep * jnp.concatenate(_slope_changes(implicit, here, e), -1)
+    return A, i_.solve_implicit(implicit, model, dyn.M, taken, force)
+
+
+def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> s_.ConstraintSlopes:
+    """Slopes of the constraint forces that have a closed form, and the curvature of all."""
+    nothing = jnp.zeros((here.model.nv, here.model.nv), a.dtype)
+    total = s_.ConstraintSlopes(nothing, nothing, nothing)
+    there = scene(here, dyn, jnp.zeros_like(a))
+    if kinds.scalar:
+        total = s_.row_slopes(kinds, there, a)
+    if not kinds.contacts:
+        return total
+    layout, shapes = here.model.pairs.layout, Shape(*geom_frames(here.model, here.kin), here.model.geoms.size)
+    margin, gap = reach_of_pairs(here.model)
+    G = one_by_one(partial(responses, layout, False))(margin + gap, shapes, here.contacts)
+    geoms = jnp.asarray(layout.geoms)[here.contacts.pair]
+    follow = s_.Follow(G, shapes.pos[geoms] - here.kin.ref[0])
+
+    def of_contacts(own: RowKinds, scene: Scene, follow: s_.Follow) -> s_.ConstraintSlopes:
+        return s_.contact_slopes(own, scene, scene.warm, follow)
+
+    contacts = with_slots(of_contacts, kinds)(there._replace(warm=a), follow)
+    return jax.tree.map(jnp.add, total, contacts)
+
+
+def _others(kinds: RowKinds, here: Here, a: Array) -> tuple[Array, Array, Array, Array]:
+    """Derivatives (nv, ·) of τ, and of constraints without closed form, in position, velocity, activation, control."""
+    constant = s_.has_constant_rows(here.model, kinds)
+
+    def force(here: Here) -> Array:
+        return applied(here) if constant else applied(here) + scalar_force(kinds, here, a)
+
+    return _columns(force, here)
+
+
+def _slope_changes(implicit: str, here: Here, e: Array) -> tuple[Array, ...]:
+    """Derivatives (nv, ·) of (D − C) e at constant e."""
+
+    def force(here: Here) -> Array:
+        taken = slope(implicit, here)
+        return taken.force @ e if taken.bias is None else taken.force @ e - taken.bias @ e
+
+    return _columns(force, here)
+
+
+def _columns(function, here: Here) -> tuple[Array, Array, Array, Array]:
+    """Jacobians of a function of `here` by AD, in position, velocity, activation and control."""
+
+    def moved(shift, v, act, ctrl):
+        kin = jax.tree.map(jnp.add, here.kin, carry(here.model, here.kin, shift))
+        q = here.q + coordinate_rate(here.model.tree, here.q, shift)
+        inputs = Input(ctrl, *_but_controls(here.inputs))
+        return function(here._replace(kin=kin, q=q, v=v, act=act, inputs=inputs))
+
+    start = jnp.zeros_like(here.v), here.v, here.act, cast(Array, here.inputs.ctrl)
+    return jax.jacfwd(moved, argnums=(0, 1, 2, 3))(*start)
