@@ -1,0 +1,362 @@
+"""Compare the derivatives of a step with differences, for every input and every parameter of a model.
+
+Derivatives are taken in coordinates that a user would perturb: rotations turn in their own frame, unit axes turn,
+everything else is added to. So quaternions stay of unit length, off which a step means nothing.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi import spatial
+from ukemi.constraint import MAX_IMPEDANCE, MIN_IMPEDANCE
+from ukemi.contact_states import QUICK, random_states
+from ukemi.errors import InputError
+from ukemi.kinematics import difference, integrate
+from ukemi.methods.base import Method
+from ukemi.methods.soft import Soft
+from ukemi.model import Input, Model, State
+from ukemi.modes import step_with_mode
+
+BOUND = 1e-6  # largest relative error that passes
+FLOOR = 1e-3  # derivatives of velocities that are smaller count as this, per relative change of a parameter
+NOTHING = 1e-12  # derivatives of what changes nothing are below this
+ROUGH = 1e-7  # differences that disagree among themselves by this much are no reference
+RUNGS = 2e-3 * 0.5 ** np.arange(10)  # steps of the differences, relative to the scale of what is perturbed
+
+ROTATIONS = ("bodies.quat", "bodies.iquat", "geoms.quat", "sites.quat", "mocap_quat")
+AXES = ("joints.axis",)
+TIED = ("geoms.friction", "geoms.solref")  # a maximum or minimum of two is taken: equal values move together
+POSITIVE = (
+    "bodies.mass", "bodies.inertia", "bodies.invweight", "joints.invweight", "geoms.size", "geoms.density",
+    "geoms.solmix", "geoms.friction", "pairs.friction", "actuators.time_constant", "options.timestep",
+)  # fmt: skip
+STATE = ("q", "v", "act", "ctrl", "qfrc", "xfrc", "mocap_pos", "mocap_quat")
+
+
+class Point(NamedTuple):
+    """Everything that a step depends on."""
+
+    model: Model
+    state: State
+    inputs: Input
+
+
+# ---- coordinates ---------------------------------------------------------------------------------------------------
+
+
+def parameters(model: Model) -> dict[str, Array]:
+    """Every array of the model by its name, such as `bodies.mass`, but for the keyframes."""
+    named = {_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(model)}
+    return {name: leaf for name, leaf in named.items() if not name.startswith("keyframes.")}
+
+
+def _name(path) -> str:
+    return ".".join(key.name for key in path)
+
+
+def coordinates(point: Point) -> dict[str, tuple[int, ...]]:
+    """Shapes of the coordinates of every group, empty groups left out."""
+    state, inputs, tree = point.state, point.inputs, point.model.tree
+    values = {"v": state.v, "act": state.act, **{name: getattr(inputs, name) for name in STATE[3:]}}
+    values = {name: value for name, value in values.items() if value is not None} | parameters(point.model)
+    shapes = {"q": (tree.nv,)} | {
+        name: (*value.shape[:-1], 3) if name in ROTATIONS else value.shape for name, value in values.items()
+    }
+    return {name: shape for name, shape in shapes.items() if np.prod(shape)}
+
+
+def move(point: Point, along: dict[str, Array]) -> Point:
+    """The point moved by coordinates of `coordinates`."""
+
+    def moved(name: str, value):
+        if value is None or name not in along:
+            return value
+        shift = along[name]
+        if name in ROTATIONS:
+            return spatial.quat_integrate(value, shift)
+        if name in AXES:
+            return spatial.rotate(spatial.quat_exp(shift), value)
+        return value + shift
+
+    model, state, inputs = point
+    model = jax.tree_util.tree_map_with_path(lambda path, leaf: moved(_name(path), leaf), model)
+    q = integrate(model.tree, state.q, along["q"], 1.0) if "q" in along else state.q
+    state = State(q, moved("v", state.v), moved("act", state.act), state.time, state.status, state.cache)
+    fields = {name: moved(name, getattr(inputs, name)) for name in STATE[3:]}
+    return Point(model, state, Input(**fields))
+
+
+def outcome(state: State, reference: Array, h: Array, tree) -> Array:
+    """What is differentiated (2 nv + na,): how far q is from the reference over one time step, v, and act."""
+    return jnp.concatenate([difference(tree, state.q, reference) / h, state.v, state.act])
+
+
+def draw_directions(point: Point, rng: np.random.Generator, states: int, each: int) -> tuple[list[str], dict]:
+    """The group of every direction, and the directions (n, ...) of every group, zero outside of the own one."""
+    shapes, values, owners = coordinates(point), parameters(point.model), []
+    rows: dict[str, list[np.ndarray]] = {name: [] for name in shapes}
+    for name, shape in shapes.items():
+        size = int(np.prod(shape))
+        for k in range(min(size, states if name in STATE else each)):
+            d = rng.normal(size=shape)
+            if k % 2 and size > 2:  # one coordinate, or some
+                keep = rng.permutation(size) < (1 if name in STATE else max(1, size // 3))
+                d = d * keep.reshape(shape)
+            if name not in STATE and name not in ROTATIONS + AXES:
+                d = _scaled(name, d, np.asarray(values[name]), point.model)
+            owners.append(name)
+            rows[name].append(d)
+    full, count = {}, 0
+    for name, own in rows.items():
+        full[name] = np.zeros((len(owners), *shapes[name]))
+        full[name][count : count + len(own)] = own
+        count += len(own)
+    return owners, full
+
+
+def _scaled(name: str, d: np.ndarray, value: np.ndarray, model: Model) -> np.ndarray:
+    """A random direction in the units of a parameter, away from the bounds that the engine keeps it in."""
+    used = np.abs(value[np.isfinite(value) & (value != 0)])
+    size = float(np.sqrt(np.mean(used**2))) if len(used) else 1.0
+    if name in TIED:  # one number for all entries of equal value, column by column
+        for k in range(value.shape[1]):
+            _, same = np.unique(value[:, k], return_inverse=True)
+            d[:, k] = d[: same.max() + 1, k][same] if len(same) else d[:, k]
+    if name == "bodies.products":
+        d = d * np.asarray(model.bodies.inertia).min(-1, keepdims=True)
+    else:
+        d = d * np.where(np.isfinite(value), np.abs(value) + (0.0 if name in POSITIVE else 0.01 * size), 0.0)
+    if "solimp" in name:
+        bound = (value[..., :5] <= [MIN_IMPEDANCE, MIN_IMPEDANCE, 0, MIN_IMPEDANCE, 1]) | (
+            value[..., :5] >= [MAX_IMPEDANCE, MAX_IMPEDANCE, np.inf, MAX_IMPEDANCE, np.inf]
+        )
+        d = np.where(bound, 0.0, d)
+    if "solref" in name:  # at the least time constant that refsafe allows
+        d = np.where(value == 2 * float(model.options.timestep), 0.0, d)
+    return d
+
+
+# ---- differences and derivatives -----------------------------------------------------------------------------------
+
+
+def _reference(method: Soft) -> Soft:
+    """The same law solved as tightly as can be: differences divide what the solver leaves over by small steps."""
+    return dataclasses.replace(method, solver="Newton", iterations=300, line_search_iterations=200, tolerance=1e-14)
+
+
+def differences(method: Soft, point: Point, directions: dict) -> tuple[Array, Array]:
+    """Central differences (directions, rungs, outputs), and which rungs (directions, rungs) stay in one mode."""
+    tree, h = point.model.tree, point.model.options.timestep
+    method = _reference(method)
+    base, mode = step_with_mode(method, *point)
+
+    def one(direction):
+        def rung(t):
+            def side(sign):
+                moved, own = step_with_mode(method, *move(point, jax.tree.map(lambda d: sign * t * d, direction)))
+                return outcome(moved, base.q, h, tree), (own == mode).all()
+
+            values, same = lax.map(side, jnp.array([1.0, -1.0]))
+            return (values[0] - values[1]) / (2 * t), same.all() & jnp.isfinite(values).all()
+
+        return lax.map(rung, jnp.asarray(RUNGS))
+
+    return lax.map(one, directions)
+
+
+def derivatives(method: Soft, point: Point, directions: dict, cotangents: Array) -> tuple[Array, Array]:
+    """Derivatives (directions, outputs) in forward mode; those of cotangents · outputs (directions, n) in reverse."""
+    tree, h = point.model.tree, point.model.options.timestep
+
+    def after(along):
+        state = method.step(*move(point, along))
+        return outcome(state, lax.stop_gradient(state.q), lax.stop_gradient(h), tree)
+
+    zero = {name: jnp.zeros(shape) for name, shape in coordinates(point).items()}
+    _, push = jax.linearize(after, zero)
+    pull = jax.linear_transpose(push, zero)
+    gradients = lax.map(lambda w: pull(w)[0], cotangents)
+    reverse = sum(
+        directions[name].reshape(len(directions[name]), -1) @ g.reshape(len(cotangents), -1).T
+        for name, g in gradients.items()
+    )
+    return lax.map(push, directions), jnp.asarray(reverse)
+
+
+def extrapolate(D: np.ndarray, same: np.ndarray) -> tuple[np.ndarray, float] | None:
+    """Richardson's limit (outputs,) of central differences D (rungs, outputs) at halving steps, and its error.
+
+    Only the smallest steps that all stay in one mode count; None where there are fewer than three.
+    """
+    first = len(same) - int(np.argmin(same[::-1])) if not same.all() else 0
+    if len(D) - first < 3:
+        return None
+    best, error, last = D[-1], np.inf, []
+    for row in D[first:]:
+        current = [row]
+        for order, coarse in enumerate(last, 1):
+            current.append(current[-1] + (current[-1] - coarse) / (4**order - 1))
+        for k in range(1, len(current)):
+            spread = max(np.abs(current[k] - current[k - 1]).max(), np.abs(current[k] - last[k - 1]).max())
+            if spread < error:
+                best, error = current[k], float(spread)
+        last = current
+    return best, error
+
+
+# ---- the report ------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class GroupResult:
+    """How the derivatives of one group compare."""
+
+    group: str
+    samples: int = 0  # directions at states that were compared
+    boundary: int = 0  # left out: the mode changes within the differences
+    rough: int = 0  # left out: differences of different steps disagree
+    error: float = 0.0  # worst, relative
+    modes: float = 0.0  # worst disagreement of forward and reverse mode, relative
+    effect: bool = False  # something changes when this does
+    stray: bool = False  # a derivative that is not zero where nothing changes
+
+    @property
+    def failed(self) -> bool:
+        """Whether a derivative is wrong."""
+        return self.stray or not max(self.error, self.modes) <= BOUND
+
+    @property
+    def verdict(self) -> str:
+        """One or two words."""
+        if self.failed:
+            return "WRONG"
+        if not self.effect:
+            return "no effect" if self.samples else "not compared"
+        return "ok" if self.samples else "not compared"
+
+
+@dataclasses.dataclass
+class GradientReport:
+    """Derivatives of a step against central differences, group by group."""
+
+    title: str
+    states: int
+    touching: int  # states with an active contact
+    groups: list[GroupResult]
+
+    @property
+    def failed(self) -> list[str]:
+        """Groups whose derivatives are wrong."""
+        return [group.group for group in self.groups if group.failed]
+
+    def __str__(self):
+        head = ("group", "compared", "mode edge", "rough", "worst error", "fwd − rev", "")
+        table = [head]
+        for g in self.groups:
+            errors = (f"{g.error:.1e}", f"{g.modes:.1e}") if g.samples and (g.effect or g.failed) else ("", "")
+            table.append((g.group, str(g.samples), str(g.boundary), str(g.rough), *errors, g.verdict))
+        widths = [max(len(row[k]) for row in table) for k in range(len(head))]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:6], widths[1:6])), row[6]]).rstrip()
+            for row in table
+        ]
+        wrong = ", ".join(self.failed)
+        end = f"WRONG: {wrong}" if wrong else f"All derivatives agree with differences to {BOUND:.0e} or better."
+        return "\n".join([f"{self.title}: {self.states} states, {self.touching} in contact", *lines, end])
+
+
+def check_gradients(
+    model: Model,
+    method: Method | None = None,
+    *,
+    samples: int = 10,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> GradientReport:
+    """Compare derivatives of `uk.step` with central differences at random contact states of a model.
+
+    Every coordinate of the state, every input and every parameter takes part, in random directions. A direction
+    counts at a state only where all points of the differences share one discrete mode (`ukemi.modes`) and where the
+    differences agree among themselves; how many do not is in the report. It needs float64.
+
+    samples: number of states; progress: called with (states done, all states).
+    """
+    method = method or Soft()
+    if not isinstance(method, Soft):
+        raise InputError(f"check_gradients covers the soft law; {type(method).__name__} has no modes to compare yet.")
+    if model.options.timestep.dtype != jnp.float64:
+        raise InputError("check_gradients needs float64: set JAX_ENABLE_X64=1 before the model is loaded.")
+    states = random_states(model, samples, seed, method)
+    results = {name: GroupResult(name) for name in coordinates(Point(model, *states[0]))}
+    touching = 0
+    for k, (touches, comparison) in enumerate(_comparisons(model, method, states, seed)):
+        touching += touches
+        _note(results, comparison)
+        if progress:
+            progress(k + 1, samples)
+    title = f"{model.name or 'model'}, {type(method).__name__}"
+    return GradientReport(title, samples, touching, list(results.values()))
+
+
+class Comparison(NamedTuple):
+    """Derivatives at one state."""
+
+    owners: list[str]  # group of every direction
+    D: np.ndarray  # (directions, rungs, outputs)
+    same: np.ndarray  # (directions, rungs)
+    forward: np.ndarray  # (directions, outputs)
+    reverse: np.ndarray  # (directions, n)
+    cotangents: np.ndarray  # (n, outputs)
+
+
+def _comparisons(model: Model, method: Soft, states: list, seed: int) -> Iterator[tuple[bool, Comparison]]:
+    """Evaluate everything, state by state: one program for the differences, one for the derivatives."""
+    rng = np.random.default_rng(seed)
+    differ = jax.jit(lambda *args: differences(method, Point(*args[:3]), args[3]), compiler_options=QUICK)
+    derive = jax.jit(lambda *args: derivatives(method, Point(*args[:3]), *args[3:]), compiler_options=QUICK)
+    touch = jax.jit(lambda *args: method.forward(*args).contacts.active.any(), compiler_options=QUICK)
+    for state, inputs in states:
+        point = Point(model, state, inputs)
+        owners, directions = draw_directions(point, rng, states=6, each=3)
+        cotangents = rng.normal(size=(2, 2 * model.nv + model.na))
+        values = differ(*point, directions), derive(*point, directions, cotangents)
+        (D, same), (forward, reverse) = jax.tree.map(np.asarray, values)
+        touches = bool(touch(*point)) if model.pairs.layout.groups else False
+        yield touches, Comparison(owners, D, same, forward, reverse, cotangents)
+
+
+def _note(results: dict[str, GroupResult], c: Comparison) -> None:
+    """Add what one state says."""
+    owners = np.array(c.owners)
+    for name, result in results.items():
+        own = np.flatnonzero(owners == name)
+        limits = {k: extrapolate(c.D[k], c.same[k]) for k in own}
+        kept = {k: limit for k, limit in limits.items() if limit is not None}
+        result.boundary += len(own) - len(kept)
+        size = max((float(np.abs(value).max(initial=0)) for value, _ in kept.values()), default=0.0)
+        size = max(size, FLOOR)
+        smooth = {k: value for k, (value, error) in kept.items() if error <= ROUGH * size}
+        result.rough += len(kept) - len(smooth)
+        result.effect |= bool(c.D[own].any())
+        if not c.D[own].any():  # rounding aside, derivatives must vanish, too
+            result.stray |= not max(np.abs(x[own]).max(initial=0.0) for x in (c.forward, c.reverse)) < NOTHING
+        scale = np.full(c.forward.shape[1], max(0.01 * size, FLOOR))
+        for value in smooth.values():
+            scale = np.maximum(scale, np.abs(value))
+        for k, value in smooth.items():
+            result.samples += 1
+            result.error = _worse(result.error, np.abs(c.forward[k] - value) / scale)
+        across = c.cotangents @ c.forward[own].T
+        apart = np.abs(across.T - c.reverse[own]) / max(size, float(np.abs(across).max(initial=0)))
+        result.modes = _worse(result.modes, apart)
+
+
+def _worse(before: float, errors: np.ndarray) -> float:
+    """The larger error; NaN counts as infinite."""
+    return max(before, float(np.where(np.isnan(errors), np.inf, errors).max(initial=0.0)))

@@ -1,0 +1,201 @@
+"""Which discrete mode a step is in: where two states share it, the step is one smooth function between them.
+
+A step is smooth piece by piece. The pieces are told apart by the contacts and limits that are active, by the part of
+its penalty that each row is in, by controls and forces that are clamped, and by the parameters of which a maximum is
+taken. What a narrow phase decides inside one contact (which edges cross) is not in the mode.
+"""
+
+from typing import cast
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ukemi import forces as f_
+from ukemi import spatial
+from ukemi.collide.detect import Contacts
+from ukemi.collide.primitives import PAIRS
+from ukemi.constraint import (
+    MAX_IMPEDANCE,
+    MIN_FRICTION,
+    MIN_IMPEDANCE,
+    TINY,
+    constraint_rows,
+    of_contacts,
+    pair_parameters,
+    scalar_blocks,
+)
+from ukemi.fluid import local_velocity
+from ukemi.kinematics import velocities
+from ukemi.methods.soft import Motion, Soft
+from ukemi.model import Input, Model, State
+from ukemi.penalty import Penalty, RowKinds
+from ukemi.tree import BALL
+
+
+def step_with_mode(method: Soft, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+    """The next state, and the mode (n,) of integers that the step is in, over all stages of the integrator."""
+    codes: list[Array] = []
+
+    class Watched(Soft):
+        def accelerate(self, model, state, inputs, *args, **options):
+            motion = super().accelerate(model, state, inputs, *args, **options)
+            codes.append(_mode(self, model, state, inputs, motion))
+            return motion
+
+    fields = {name: getattr(method, name) for name in method.__dataclass_fields__}
+    moved = Watched(**fields).step(model, state, inputs)
+    return moved, jnp.concatenate([*codes, _clamp_code(model, moved.act)])
+
+
+def _mode(method: Soft, model: Model, state: State, inputs: Input, motion: Motion) -> Array:
+    """Mode of one evaluation of the acceleration."""
+    kin, contacts, q, v, kinds = motion.kin, motion.contacts, state.q, state.v, method.kinds(model)
+    velocity = velocities(model.tree, kin.S, v)
+    rows = constraint_rows(model, kin, velocity, q, v, contacts, kinds)
+    x = rows.J @ motion.acceleration - rows.aref
+    codes, first = [_quaternion_code(model, q), _actuator_code(model, state, inputs, motion)], 0
+    if model.options.layout.fluid:
+        codes.append(_drag_code(model, kin, v))
+    for block in scalar_blocks(model, kin, velocity, q, v, kinds):
+        n = len(block.residual)
+        soft = _softness_code(model, block.solref, block.solimp, block.depth - block.margin)
+        # which side of a joint is nearer shows in the sign of its row
+        side = jnp.sign(block.J).sum(-1) if first >= kinds.equality + kinds.dry else jnp.zeros(n)
+        piece = _scalar_piece(kinds, rows.penalty, x, slice(first, first + n)) + 3 * side.astype(int)
+        codes += [jnp.where(block.active, code, -1) for code in (soft, piece)]
+        first += n
+    if kinds.contacts:
+        codes.append(_contact_code(model, kinds, contacts, rows.penalty, x[kinds.scalar :]))
+    return jnp.concatenate([code.astype(jnp.int64) for code in codes])
+
+
+# ---- rows ----------------------------------------------------------------------------------------------------------
+
+
+def _between(x: Array, low, high) -> Array:
+    """0 below, 1 at, 2 between, 3 at, 4 above two bounds."""
+    return (x >= low).astype(int) + (x > low) + (x >= high) + (x > high)
+
+
+def _pack(*codes: Array) -> Array:
+    """One number for several, each from -3 to 12."""
+    return cast(Array, sum(16**k * (code.astype(int) + 3) for k, code in enumerate(codes)))
+
+
+def _softness_code(model: Model, solref: Array, solimp: Array, depth: Array) -> Array:
+    """Pieces of the impedance and of the reference spring."""
+    low, high, middle = (_between(solimp[..., k], MIN_IMPEDANCE, MAX_IMPEDANCE) for k in (0, 1, 3))
+    width, power = solimp[..., 2], solimp[..., 4]
+    at = jnp.abs(depth) / jnp.where(width <= TINY, 1.0, width)
+    curve = _between(at, jnp.clip(solimp[..., 3], MIN_IMPEDANCE, MAX_IMPEDANCE), 1.0)
+    time, ratio = jnp.sign(solref[..., 0]), jnp.sign(solref[..., 1])
+    safe = "refsafe" not in model.options.layout.disabled
+    slow = jnp.sign(solref[..., 0] - 2 * model.options.timestep) if safe else time
+    mixed = (time > 0) != (ratio > 0)
+    slow = jnp.where(mixed, jnp.sign(0.02 - 2 * model.options.timestep), slow)
+    return _pack(
+        low, high, middle, curve, (width <= TINY) + 0, jnp.sign(depth), jnp.sign(power - 1), time, ratio, slow
+    )
+
+
+def _scalar_piece(kinds: RowKinds, penalty: Penalty, x: Array, rows: slice) -> Array:
+    """Piece of the penalty of the scalar rows of one kind."""
+    f, x = -penalty.D[rows] * x[rows], x[rows]
+    if rows.start < kinds.equality:
+        return jnp.zeros_like(x)
+    if rows.start < kinds.equality + kinds.dry:
+        return _between(f, -penalty.limit, penalty.limit)
+    return jnp.sign(x)
+
+
+def _contact_code(model: Model, kinds: RowKinds, contacts: Contacts, penalty: Penalty, x: Array) -> Array:
+    """Codes of all contacts that there could be, whatever order they come in; 0 where a contact is not active."""
+    layout, x = model.pairs.layout, x.reshape(kinds.contacts, kinds.dim)
+    prm = of_contacts(pair_parameters(model), contacts.pair)
+    soft = _softness_code(model, prm.solref, prm.solimp, contacts.distance - prm.margin)
+    piece = _contact_piece(kinds, penalty, x)
+    mixing = _mixing_code(model)[contacts.pair]
+    slots = max(PAIRS[group.types].points for group in layout.groups)
+    where = contacts.pair * slots + contacts.which
+    table = jnp.zeros((len(layout.geoms) * slots, 3), int)
+    values = jnp.where(contacts.active[:, None], jnp.stack([soft, piece, mixing], -1).astype(int), 0)
+    # slots that hold no contact share their address with the first pair: adding zeros there is harmless
+    return table.at[where].add(values).ravel()
+
+
+def _contact_piece(kinds: RowKinds, penalty: Penalty, x: Array) -> Array:
+    """Top, middle or bottom of the elliptic cone; which edges of the pyramid push."""
+    if kinds.cone == "elliptic" and kinds.dim > 1:
+        N, T = penalty.mu * x[:, 0], spatial.safe_norm(penalty.friction * x[:, 1:])
+        return 1 + jnp.where(N >= penalty.mu * T, 2, jnp.where(penalty.mu * N + T <= 0, 1, 0))
+    side = penalty.friction * x[:, 1:]
+    edges = jnp.concatenate([x[:, :1] + side, x[:, :1] - side, x[:, :1]], -1) < 0
+    return 1 + (edges * 2 ** np.arange(edges.shape[1])).sum(-1)
+
+
+def _mixing_code(model: Model) -> Array:
+    """Which of two geoms decides on each parameter of a pair (n,)."""
+    geoms, (a, b) = model.geoms, model.pairs.layout.geoms.T
+    larger = [jnp.sign(geoms.friction[a, k] - geoms.friction[b, k]) for k in range(3)]
+    floor = [(jnp.maximum(geoms.friction[a, k], geoms.friction[b, k]) < MIN_FRICTION) + 0 for k in range(3)]
+    smaller = [jnp.sign(geoms.solref[a, k] - geoms.solref[b, k]) for k in range(2)]
+    direct = (geoms.solref[a, 0] <= 0) + 2 * (geoms.solref[b, 0] <= 0)
+    smaller = [jnp.where(direct > 0, sign, 0) for sign in smaller]
+    return _pack(*larger, *floor, *smaller, direct, (geoms.solmix[a] + geoms.solmix[b] < TINY) + 0)
+
+
+# ---- actuators and rotations -----------------------------------------------------------------------------------------
+
+
+def _drag_code(model: Model, kin, v: Array) -> Array:
+    """Direction in which each body moves along its axes through the fluid; 0 where it rests but for rounding."""
+    local, _ = local_velocity(model, kin, v)
+    return jnp.where(jnp.abs(local) > 1e-9, jnp.sign(local), 0).astype(int).ravel()
+
+
+def _quaternion_code(model: Model, q: Array) -> Array:
+    """On which side of half a turn each ball joint is, from rest and from its spring's rest."""
+    tree = model.tree
+    if not len(tree.quat_joints):
+        return jnp.zeros(0, int)
+    quat, rest = q[tree.quat_qpos], model.joints.qpos_spring[tree.quat_qpos]
+    ball = tree.joint_type[tree.quat_joints] == BALL
+    return jnp.where(ball, jnp.sign(quat[:, 0]), 0).astype(int) + 3 * jnp.sign((quat * rest).sum(-1)).astype(int)
+
+
+def _actuator_code(model: Model, state: State, inputs: Input, motion: Motion) -> Array:
+    """Clamped controls, forces and joint torques, and on which turn a wrapping servo is."""
+    if not model.nu or "actuation" in model.options.layout.disabled:
+        return jnp.zeros(0, int)
+    actuators, layout = model.actuators, model.actuators.layout
+    q, v, ctrl = state.q, state.v, cast(Array, inputs.ctrl)
+    rest = f_.passive(model, motion.kin, q, v)
+    drive = f_.actuation(model, motion.kin, q, v, state.act, ctrl, rest.held)
+    codes = [
+        jnp.where(layout.ctrl_limited, _between(ctrl, *actuators.ctrl_range.T), 0),
+        jnp.where(layout.force_limited, _between(drive.force, *actuators.force_range.T), 0),
+    ]
+    joint = model.tree.dof_joint
+    limited = model.joints.layout.force_limited[joint]
+    codes.append(jnp.where(limited, _between(drive.qfrc, *model.joints.actuator_range[joint].T), 0))
+    codes.append(_clamp_code(model, f_.next_activation(model, state.act, drive.act_dot)))
+    if layout.wraps.any():
+        setpoint = jnp.where(layout.act >= 0, state.act[np.maximum(layout.act, 0)], ctrl) if model.na else ctrl
+        codes += [_turns(model, a, b) for a, b in ((setpoint, drive.length), (ctrl, setpoint))]
+    return jnp.concatenate([code.astype(int) for code in codes])
+
+
+def _turns(model: Model, setpoint: Array, reference: Array) -> Array:
+    """How many turns (nu,) the setpoints of wrapping servos are from a reference."""
+    gear, layout = model.actuators.gear, model.actuators.layout
+    site = np.array([kind == "site" for kind in layout.transmission])[:, None]
+    period = 2 * np.pi * spatial.safe_norm(jnp.where(site, gear[:, 3:], gear[:, :3]))
+    return jnp.where(layout.wraps, jnp.round((setpoint - reference) / jnp.where(period == 0, 1.0, period)), 0)
+
+
+def _clamp_code(model: Model, act: Array) -> Array:
+    """Activations that are held at a bound, after the clamp."""
+    owner = np.argsort(np.where(model.actuators.layout.act < 0, model.nu, model.actuators.layout.act))[: model.na]
+    bounds = model.actuators.act_range[owner].T
+    return jnp.where(model.actuators.layout.act_limited[owner], _between(act, *bounds), 0).astype(jnp.int64)
