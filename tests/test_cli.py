@@ -1,8 +1,10 @@
 """The command line as a user meets it: help, inspection, simulation, and what errors look like."""
 
+import dataclasses
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 
@@ -37,7 +39,7 @@ def run(capsys, *arguments):
     return code, streams.out, streams.err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["simulate", "--help"], ["inspect", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["simulate", "--help"], ["inspect", "--help"], ["check", "--help"]])
 def test_help(capsys, arguments):
     with pytest.raises(SystemExit) as end:
         cli.main(arguments)
@@ -85,7 +87,7 @@ def test_inspect_of_a_built_in_model(capsys):
     assert code == 0 and out.startswith("built-in model 'humanoid'")
 
 
-@pytest.mark.parametrize("command", ["simulate", "inspect"])
+@pytest.mark.parametrize("command", ["simulate", "inspect", "check"])
 def test_unknown_model_suggests_names(capsys, command):
     code, out, err = run(capsys, command, "humanoyd")
     assert code == 2 and not out
@@ -182,3 +184,35 @@ def test_hold_keeps_the_start_pose(tiny):
 def test_unknown_keyframe(capsys, tiny):
     code, _, err = run(capsys, "simulate", tiny, "--keyframe", "nowhere")
     assert code == 2 and "nowhere" in err and "tilted" in err
+
+
+def test_check_compares_every_group_and_passes(capsys, tiny):
+    code, out, err = run(capsys, "check", tiny, "--samples", 3)
+    assert code == 0, out
+    assert out.startswith("tiny, Soft: 3 states") and "All derivatives agree" in out and "Compiling" in err
+    groups = {line.split()[0]: line for line in out.splitlines()[2:-1]}
+    for group in ("q", "v", "ctrl", "bodies.mass", "joints.damping", "actuators.gain", "options.timestep"):
+        assert group in groups
+    assert groups["bodies.mass"].endswith("ok") and groups["options.wind"].endswith("no effect")
+
+
+def test_check_reports_a_wrong_derivative(capsys, tiny, monkeypatch):
+    """A derivative that is off makes the exit code 1, and its group is named."""
+    from ukemi.methods import integrators
+
+    advance = integrators.advance
+
+    def wrong(model, state, motion, inputs):
+        v = state.v + 1e-5 * (state.v - jax.lax.stop_gradient(state.v))
+        return advance(model, dataclasses.replace(state, v=v), motion, inputs)
+
+    monkeypatch.setattr(integrators, "advance", wrong)
+    code, out, _ = run(capsys, "check", tiny, "--samples", 2)
+    assert code == 1 and out.splitlines()[-1] == "WRONG: v"
+
+
+@pytest.mark.parametrize("value", ["0", "-3", "2.5", "many"])
+def test_samples_are_counted(capsys, tiny, value):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["check", tiny, f"--samples={value}"])
+    assert end.value.code == 2 and "--samples" in capsys.readouterr().err

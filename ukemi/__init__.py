@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         UkemiError,
         UnsupportedModelError,
     )
+    from ukemi.gradient_report import GradientReport, check_gradients
     from ukemi.loading import load
     from ukemi.methods.soft import Soft
     from ukemi.model import Input, Model, State, initial_state
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GradientError",
+    "GradientReport",
     "Input",
     "InputError",
     "Model",
@@ -39,6 +41,7 @@ __all__ = [
     "StepError",
     "UkemiError",
     "UnsupportedModelError",
+    "check_gradients",
     "contacts",
     "energy",
     "initial_state",
@@ -61,6 +64,7 @@ _HOMES = {
         "UkemiError",
         "UnsupportedModelError",
     ),
+    "ukemi.gradient_report": ("GradientReport", "check_gradients"),
     "ukemi.loading": ("load",),
     "ukemi.methods.soft": ("Soft",),
     "ukemi.model": ("Input", "Model", "State", "initial_state"),

@@ -1,4 +1,4 @@
-"""The command line: `ukemi simulate MODEL`, `ukemi inspect MODEL`.
+"""The command line: `ukemi simulate MODEL`, `ukemi inspect MODEL`, `ukemi check MODEL`.
 
 Nothing heavy is imported before the arguments are parsed, so that `--help` and a mistyped option answer at once.
 Errors that Ukemi raises on purpose are shown as one message, exit code 2.
@@ -14,7 +14,7 @@ from pathlib import Path
 from ukemi.errors import InputError, ModelFileError, UkemiError
 
 METHODS = {"soft": "Soft", "lcp": "LCP", "ncp": "NCP", "maximal": "Maximal", "impact": "Impact", "adaptive": "Adaptive"}
-OK, UNSUPPORTED, FAILED, INTERRUPTED = 0, 1, 2, 130
+OK, UNSUPPORTED, WRONG, FAILED, INTERRUPTED = 0, 1, 1, 2, 130
 
 _CHUNKS = 40  # movements of the progress bar
 _RANDOM_HOLD = 0.05  # how long a random control lasts [s]
@@ -73,7 +73,25 @@ def _parser() -> argparse.ArgumentParser:
     inspect.set_defaults(run=_inspect)
     inspect.add_argument("model", metavar="MODEL", help=source)
     inspect.add_argument("--all", action="store_true", help="do not cut long tables")
+
+    check = commands.add_parser(
+        "check", help="compare the gradients of a model with differences", epilog=f"Built-in models: {models}.",
+        description="Compare derivatives of a step with central differences, for the state, the controls and every "
+        "parameter of a model, at random states in contact. Takes a minute or so, most of it to compile. The exit code "
+        "is 1 if a derivative is off by more than one millionth.",
+    )  # fmt: skip
+    check.set_defaults(run=_check)
+    check.add_argument("model", metavar="MODEL", help=source)
+    check.add_argument("--samples", type=_count, default=10, metavar="N", help="number of states (default: 10)")
+    check.add_argument("--method", choices=METHODS, default="soft", help="contact law (default: soft)")
+    check.add_argument("--seed", type=int, default=0, help="seed of the random states (default: 0)")
     return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
+    return int(text)
 
 
 def _positive(text: str) -> float:
@@ -104,6 +122,26 @@ def _inspect(arguments) -> int:
     m = _read(arguments.model)
     print(describe(m, label(arguments.model), everything=arguments.all))
     return UNSUPPORTED if unsupported(m) else OK
+
+
+def _check(arguments) -> int:
+    source = _read(arguments.model)
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    import ukemi as uk
+
+    model = uk.load(source)
+    method = _method(uk, arguments.method)
+    _say(f"Compiling {Path(arguments.model).stem} for {type(method).__name__} …\n")
+
+    def progress(done: int, states: int):
+        if sys.stderr.isatty():
+            _say(f"\r{_bar(done / states)} {done} / {states} states " + ("\n" if done == states else ""))
+
+    report = uk.check_gradients(model, method, samples=arguments.samples, seed=arguments.seed, progress=progress)
+    print(report)
+    return WRONG if report.failed else OK
 
 
 def _simulate(arguments) -> int:

@@ -155,7 +155,7 @@ def _let_down(model: Model, q: np.ndarray, lowest: Callable, rng: np.random.Gene
     margin = np.asarray(model.geoms.margin)
     plane, own = layout.geoms.T
     kinds, body = np.array(model.geoms.layout.type), model.geoms.layout.body
-    ground = (kinds[plane] == "plane") & ~tree.moves.any(1)[body[plane]] & (tree.body_mocap[body[plane]] < 0)
+    ground = (kinds[plane] == "plane") & (tree.body_dof[body[plane]] < 0) & (tree.body_mocap[body[plane]] < 0)
     if not ground.any():
         return
     heights, normals = lowest(q)
@@ -194,5 +194,5 @@ def _lowest(model: Model, q: Array) -> tuple[Array, Array]:
         "box": (jnp.abs(z) * size).sum(-1),
     }
     kind = np.array(model.geoms.layout.type)[own]
-    below = sum(jnp.where(kind == name, value, 0.0) for name, value in reach.items())
+    below = sum((jnp.where(kind == name, value, 0.0) for name, value in reach.items()), jnp.zeros_like(flat))
     return ((pos[own] - pos[plane]) * normal).sum(-1) - below, normal

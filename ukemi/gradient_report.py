@@ -24,8 +24,9 @@ from ukemi.model import Input, Model, State
 from ukemi.modes import step_with_mode
 
 BOUND = 1e-6  # largest relative error that passes
-FLOOR = 1e-3  # derivatives of velocities that are smaller count as this, per relative change of a parameter
+FLOOR = 1e-2  # derivatives of velocities that are smaller count as this, per relative change of a parameter
 NOTHING = 1e-12  # derivatives of what changes nothing are below this
+ROUNDING = 1e-14  # of an outcome, at least
 ROUGH = 1e-7  # differences that disagree among themselves by this much are no reference
 RUNGS = 2e-3 * 0.5 ** np.arange(10)  # steps of the differences, relative to the scale of what is perturbed
 
@@ -198,14 +199,14 @@ def extrapolate(D: np.ndarray, same: np.ndarray) -> tuple[np.ndarray, float] | N
     if len(D) - first < 3:
         return None
     best, error, last = D[-1], np.inf, []
-    for row in D[first:]:
-        current = [row]
+    for row, t in zip(D[first:], RUNGS[first:], strict=True):
+        current, rounding = [row], ROUNDING / t
         for order, coarse in enumerate(last, 1):
             current.append(current[-1] + (current[-1] - coarse) / (4**order - 1))
         for k in range(1, len(current)):
             spread = max(np.abs(current[k] - current[k - 1]).max(), np.abs(current[k] - last[k - 1]).max())
-            if spread < error:
-                best, error = current[k], float(spread)
+            if spread + rounding < error:  # two noisy numbers may agree by chance
+                best, error = current[k], float(spread + rounding)
         last = current
     return best, error
 
@@ -256,12 +257,12 @@ class GradientReport:
         return [group.group for group in self.groups if group.failed]
 
     def __str__(self):
-        head = ("group", "compared", "mode edge", "rough", "worst error", "fwd − rev", "")
-        table = [head]
+        table = [("group", "compared", "mode edge", "rough", "worst error", "fwd − rev", "")]
         for g in self.groups:
-            errors = (f"{g.error:.1e}", f"{g.modes:.1e}") if g.samples and (g.effect or g.failed) else ("", "")
-            table.append((g.group, str(g.samples), str(g.boundary), str(g.rough), *errors, g.verdict))
-        widths = [max(len(row[k]) for row in table) for k in range(len(head))]
+            shown = g.samples and (g.effect or g.failed)
+            errors = [f"{value:.1e}" if shown else "" for value in (g.error, g.modes)]
+            table.append((g.group, str(g.samples), str(g.boundary), str(g.rough), errors[0], errors[1], g.verdict))
+        widths = [max(len(row[k]) for row in table) for k in range(6)]
         lines = [
             "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:6], widths[1:6])), row[6]]).rstrip()
             for row in table

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ukemi.errors import InputError
-from ukemi.kinematics import integrate, tangent_vector
+from ukemi.kinematics import coordinate_rate, tangent_vector
 from ukemi.methods.base import Method
 from ukemi.methods.soft import Soft
 from ukemi.model import Input, Model, State, as_input
@@ -61,24 +61,19 @@ def _linearize(model: Model, state: State, inputs: Input, method: Method, names:
     def tangent(after: State, moved: State) -> Array:
         return jnp.concatenate([tangent_vector(tree, after.q, moved.q), moved.v, moved.act])
 
-    def step(x, ctrl):
-        shift, v, act = jnp.split(x, [nv, 2 * nv])
-        there = eqx.tree_at(
-            lambda s: (s.q, s.v, s.act), state, (integrate(tree, state.q, shift, 1.0), state.v + v, state.act + act)
-        )
-        after = method.dense_step(model, there, Input(ctrl, *_others(inputs)))
-        return (after.q, after.v, after.act), after
+    def step(q, v, act, ctrl):
+        there = eqx.tree_at(lambda s: (s.q, s.v, s.act), state, (q, v, act))
+        return method.dense_step(model, there, Input(ctrl, *_others(inputs)))
 
     n = 2 * nv + model.na
-    start = jnp.zeros(n, state.v.dtype), inputs.ctrl
-    _, push, after = jax.linearize(step, *start, has_aux=True)
+    after, push = jax.linearize(step, state.q, state.v, state.act, inputs.ctrl)
 
-    def column(x, ctrl):
-        q, v, act = push(x, ctrl)
-        return jnp.concatenate([tangent_vector(tree, after.q, q), v, act])
+    def column(x):
+        shift, v, act, ctrl = jnp.split(x, [nv, 2 * nv, n])
+        return tangent(after, push(coordinate_rate(tree, state.q, shift), v, act, ctrl))
 
     basis = jnp.eye(n + model.nu, dtype=state.v.dtype)
-    columns = jax.vmap(column, out_axes=1)(basis[:, :n], basis[:, n:])
+    columns = jax.vmap(column, out_axes=1)(basis)
     parameters = _parameters(model, state, inputs, method, names, tangent)
     return Linearization(columns[:, :n], columns[:, n:], parameters, after)
 

@@ -38,6 +38,7 @@ from ukemi.methods import integrators as i_
 from ukemi.model import Input, Model, State
 from ukemi.penalty import RowKinds
 from ukemi.solvers import hessian_active, with_slots
+from ukemi.solvers.linear import eliminate
 
 
 class Here(NamedTuple):
@@ -183,7 +184,7 @@ def jacobians(kinds: RowKinds, implicit: str | None, z, here: Here) -> tuple[Arr
     R[0] = inertial.q - pull.q - R[0]
     R[1] = inertial.v - pull.v - R[1]
     R = jnp.concatenate([R[0], R[1], -R[2], -R[3]], -1)
-    A = -_solve(dyn.M + pull.H, R)
+    A = -eliminate(dyn.M + pull.H, R)
     if not implicit:
         return A, A
     taken = slope(implicit, here)
@@ -191,7 +192,7 @@ def jacobians(kinds: RowKinds, implicit: str | None, z, here: Here) -> tuple[Arr
     force = force.at[:, : model.nv].add(-inertial_slope(model, here.kin, e - a))
     if implicit != "Euler":  # the slope that Euler takes is a parameter
         force = force + model.options.timestep * jnp.concatenate(_slope_changes(implicit, here, e), -1)
-    return A, i_.solve_implicit(implicit, model, dyn.M, taken, force)
+    return A, eliminate(i_.implicit_matrix(model, dyn.M, taken), force)
 
 
 def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> s_.ConstraintSlopes:

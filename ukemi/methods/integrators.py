@@ -67,7 +67,7 @@ def implicit_slope(
 
 
 def solve_implicit(integrator: str, model: Model, M: Array, slope: Slope, force: Array) -> Array:
-    """e with (M − h (D − C)) e = force (nv,) or (nv, n)."""
+    """e with (M − h (D − C)) e = force (nv,)."""
     h = model.options.timestep
     M_hat = M - h * slope.force
     if integrator == "implicit":
@@ -77,8 +77,13 @@ def solve_implicit(integrator: str, model: Model, M: Array, slope: Slope, force:
         return out
     dofs = jnp.asarray(_free_dofs(model))
     block = (M_hat + h * slope.bias)[dofs[:, :, None], dofs[:, None, :]]
-    columns = force[dofs].reshape(*dofs.shape, -1)
-    return out.at[dofs].set(jnp.linalg.solve(block, columns).reshape(*dofs.shape, *force.shape[1:]))
+    return out.at[dofs].set(jnp.linalg.solve(block, force[dofs][..., None])[..., 0])
+
+
+def implicit_matrix(model: Model, M: Array, slope: Slope) -> Array:
+    """M̂ = M − h (D − C) (nv, nv)."""
+    D = slope.force if slope.bias is None else slope.force - slope.bias
+    return M - model.options.timestep * D
 
 
 def implicit_residual(model: Model, kin: Kinematics, slope: Slope, a: Array, e: Array) -> Array:
