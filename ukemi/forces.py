@@ -43,9 +43,9 @@ def actuation(model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctr
     qfrc = force @ moment + held
     limited = model.joints.layout.force_limited[model.tree.dof_joint]
     if limited.any():
-        saturated = _saturated(model, qfrc)
+        at_limit = saturated(model, qfrc)
         low, high = model.joints.actuator_range[model.tree.dof_joint].T
-        slope = jnp.where((_drives(model) & saturated).any(1), 0.0, slope)
+        slope = jnp.where((_drives(model) & at_limit).any(1), 0.0, slope)
         qfrc = jnp.where(limited, jnp.clip(qfrc, low, high), qfrc)
     return Actuation(length, velocity, force, moment, act_dot, qfrc, slope)
 
@@ -66,7 +66,7 @@ def actuator_force(model: Model, length: Array, velocity: Array, act: Array, ctr
     return force, slope, act_dot
 
 
-def _saturated(model: Model, qfrc: Array) -> Array:
+def saturated(model: Model, qfrc: Array) -> Array:
     """Dofs (nv,) whose total actuator force is at its joint's limit."""
     limited = model.joints.layout.force_limited[model.tree.dof_joint]
     low, high = model.joints.actuator_range[model.tree.dof_joint].T
@@ -193,6 +193,13 @@ def transmission(model: Model, kin: Kinematics, q: Array) -> tuple[Array, Array]
     back = np.argsort(np.concatenate(order))
     length, moment = (jnp.concatenate(part) for part in zip(*parts, strict=True))
     return (length, moment) if (back == np.arange(len(back))).all() else (length[back], moment[back])
+
+
+def acts_on_joints(model: Model) -> bool:
+    """Whether all actuators drive hinges or slides, whose moments are constant."""
+    layout = model.actuators.layout
+    kinds = model.tree.joint_type[np.maximum(layout.target[:, 0], 0)] if model.nu else np.zeros(0, int)
+    return "site" not in layout.transmission and not np.isin(kinds, (FREE, BALL)).any()
 
 
 def _select(model: Model, index: np.ndarray, offset: int = 0) -> np.ndarray:

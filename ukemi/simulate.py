@@ -8,7 +8,7 @@ from jax import Array
 from jax.core import Tracer
 from jaxtyping import Float
 
-from ukemi import dynamics, spatial
+from ukemi import dynamics
 from ukemi.errors import InputError
 from ukemi.forces import activation_motion
 from ukemi.kinematics import coordinate_rate

@@ -28,10 +28,11 @@ from ukemi.constraint import (
     row_softness,
     scalar_blocks,
 )
+from ukemi.forces import acts_on_joints, actuator_force, saturated, transmission
 from ukemi.kinematics import accumulate_before
 from ukemi.model import Model
 from ukemi.penalty import RowKinds
-from ukemi.tree import BALL
+from ukemi.tree import BALL, FREE
 
 
 class ConstraintSlopes(NamedTuple):
@@ -56,10 +57,16 @@ def contact_slopes(kinds: RowKinds, scene, a: Array, follow: "Follow") -> Constr
     return _contract(model.tree, lever, sides, W, x, law, parts)
 
 
+def still_groups(model: Model) -> np.ndarray:
+    """Groups of pairs (n,) bool whose first geoms belong to bodies that no joint moves."""
+    moved = model.tree.moves.any(1)[model.geoms.layout.body]
+    return np.array([not moved[group.geoms[:, 0]].any() for group in model.pairs.layout.groups])
+
+
 class Follow(NamedTuple):
     """How contacts follow the shapes that they are of."""
 
-    G: Array  # (nc, 13, 12) of `collide.response`
+    G: Array  # (nc, 7, 12) of `collide.response`
     arm: Array  # (nc, 2, 3) from the origin that rows share to the shapes' own [m]
 
 
@@ -73,12 +80,9 @@ def _wrench_rows(arm: Array, frame: Array) -> Array:
 def _frame_motion(lever, follow: Follow) -> tuple[Array, Array]:
     """Per side (n, 7, 6): change of distance, point and frame, in the frame's axes, per twist of the side's body."""
     G, frame = follow.G, lever.frame
-    n = len(G)
-    point = spatial.compose(frame, G[:, 1:4])
-    turned = spatial.compose(G[:, 4:].reshape(n, 3, 3, 12).swapaxes(-1, -2).reshape(n, 36, 3), frame.mT)
-    turned = turned.reshape(n, 3, 12, 3)  # (δE Eᵀ)_kl, whose entries 12, 20, 01 are the rotation
-    spin = jnp.stack([turned[:, 1, :, 2], turned[:, 2, :, 0], turned[:, 0, :, 1]], 1)
-    moved = spatial.materialize(jnp.concatenate([G[:, :1], point, spin], 1))
+    moved = spatial.materialize(
+        jnp.concatenate([G[:, :1], spatial.compose(frame, G[:, 1:4]), spatial.compose(frame, G[:, 4:])], 1)
+    )
     sides = []
     for side in range(2):
         linear, turn = moved[..., 6 * side : 6 * side + 3], moved[..., 6 * side + 3 : 6 * side + 6]
@@ -198,7 +202,7 @@ def _contract(tree, lever, sides, W: Array, x, law: _ContactForce, parts) -> Con
 
 
 def row_slopes(kinds: RowKinds, scene, a: Array) -> ConstraintSlopes:
-    """Slopes of dry friction and of the limits of hinges and slides, whose Jacobians are constant; the curvature of all.
+    """Slopes of dry friction and of limits of hinges and slides, whose Jacobians are constant; the curvature of all.
 
     Where other rows are among them (`has_constant_rows`), only the curvature: their slopes are left to AD.
     """
@@ -243,3 +247,60 @@ def _softness_slope(model: Model, block):
         return row_softness(model, block, distance, distance)
 
     return jax.jvp(of_distance, (block.residual,), (jnp.ones_like(block.residual),))
+
+
+# ---- forces that are not constraints -------------------------------------------------------------------------------
+
+
+class ForceSlopes(NamedTuple):
+    """Derivatives of generalised forces (nv,)."""
+
+    q: Array  # (nv, nv) tangent space
+    v: Array  # (nv, nv)
+    act: Array  # (nv, na)
+    ctrl: Array  # (nv, nu)
+
+
+def has_plain_forces(model: Model, inputs) -> bool:
+    """Whether `force_slopes` covers all forces: besides actuators of joints only their springs and dampers."""
+    joints, kinds = model.joints, model.tree.joint_type
+    springs = joints.layout.springs and np.isin(kinds, (FREE, BALL)).any()
+    return not (
+        springs or model.options.layout.fluid or model.bodies.layout.compensated or inputs.xfrc is not None
+    ) and acts_on_joints(model)
+
+
+def force_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array) -> ForceSlopes:
+    """Slopes of actuators of hinges and slides, and of joint springs and dampers."""
+    joints, disabled, nv = model.joints, model.options.layout.disabled, model.nv
+    spring, damper = jnp.zeros(nv, v.dtype), jnp.zeros(nv, v.dtype)
+    if joints.layout.springs and "spring" not in disabled:
+        spring = -joints.stiffness[model.tree.dof_joint]
+    if joints.layout.damped and "damper" not in disabled:
+        damper = -joints.damping
+    nothing = jnp.zeros((nv, model.na + model.nu), v.dtype)
+    total = jnp.concatenate([jnp.diag(spring), jnp.diag(damper), nothing], -1)
+    if model.nu and "actuation" not in disabled:
+        total = total + _drive_slopes(model, kin, q, v, act, ctrl)
+    return ForceSlopes(*jnp.split(total, np.cumsum([nv, nv, model.na]), -1))
+
+
+def _drive_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array) -> Array:
+    """Slopes (nv, ·) of actuators, each a function of its own length, velocity, activation and control."""
+    length, moment = transmission(model, kin, q)
+    values = length, moment @ v, act, ctrl
+    partials = []
+    for k, value in enumerate(values):
+        along = tuple(jnp.ones_like(x) if i == k else jnp.zeros_like(x) for i, x in enumerate(values))
+        if value.size:
+            partials.append(jax.jvp(lambda *x: actuator_force(model, *x)[0], values, along)[1])
+        else:
+            partials.append(jnp.zeros(model.nu, v.dtype))
+    own = (model.actuators.layout.act[:, None] == np.arange(model.na)).astype(v.dtype)
+    per_length, per_velocity, per_act, per_ctrl = (p[:, None] for p in partials)
+    parts = [per_length * moment, per_velocity * moment, per_act * own, per_ctrl * np.eye(model.nu, dtype=v.dtype)]
+    slopes = moment.T @ jnp.concatenate(parts, -1)
+    if not model.joints.layout.force_limited.any():
+        return slopes
+    held = saturated(model, actuator_force(model, *values)[0] @ moment)
+    return jnp.where(held[:, None], 0.0, slopes)

@@ -31,66 +31,75 @@ def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, contac
     columns = [tangent[geoms[:, 0]], tangent[geoms[:, 1]]]
     if sized:
         columns += [along.size[geoms[:, 0]], along.size[geoms[:, 1]]]
-    G = one_by_one(partial(responses, layout, sized))(reach, shapes, contacts)
+    still = np.zeros(len(layout.groups), bool)
+    G = one_by_one(partial(responses, layout, sized, still))(reach, shapes, contacts)
     moved = spatial.apply(G, jnp.concatenate(columns, -1))
-    return Hit(moved[:, 0], moved[:, 1:4], moved[:, 4:].reshape(-1, 3, 3))
+    frame = spatial.cross(moved[:, None, 4:], contacts.frame)
+    return Hit(moved[:, 0], moved[:, 1:4], frame)
 
 
 def _axial(matrix: Array) -> Array:
-    """Vector ω of the skew part of a matrix [ω×]."""
+    """Vector ω of the skew part of matrices [ω×] (..., 3, 3)."""
     a = 0.5 * (matrix - matrix.mT)
     return jnp.stack([a[..., 2, 1], a[..., 0, 2], a[..., 1, 0]], -1)
 
 
-def responses(layout: PairLayout, sized: bool, reach: Array, shapes: Shape, contacts) -> Array:
-    """G (nc, 13, 12 or 18): distance, point and frame of each active contact per motion of its two shapes.
+def responses(layout: PairLayout, sized: bool, still: np.ndarray, reach: Array, shapes: Shape, contacts) -> Array:
+    """G (nc, 7, 12 or 18): change of distance, point and frame (its rotation) per motion of a contact's shapes.
 
     Columns: translation and rotation of the first shape, of the second, in world axes, the rotation about the
-    shape's own origin; then the sizes of both if `sized`.
+    shape's own origin; then the sizes of both if `sized`. still: groups whose first shapes do not move, whose columns
+    are then left at zero.
     """
     n, width = len(contacts.pair), 18 if sized else 12
     used = jnp.zeros(layout.first[-1], bool).at[contacts.pair].max(contacts.active)
-    G = jnp.zeros((n, 13, width), shapes.pos.dtype)
+    G = jnp.zeros((n, 7, width), shapes.pos.dtype)
     for g in range(len(layout.groups)):
         own = used[layout.first[g] : layout.first[g + 1]]
-        count = own.sum()
-        fill = partial(_fill, layout, g, sized, reach, shapes, contacts, own, count)
-        G = lax.cond(count > 0, fill, lambda G: G, G)
-    return jnp.where(contacts.active[:, None, None], G, 0.0)
+        columns = np.arange(6 if still[g] else 0, width)
+        fill = partial(_fill, layout, g, columns, reach, shapes, contacts, own)
+        G = fill(G) if len(layout.groups) == 1 else lax.cond(own.any(), fill, lambda G: G, G)
+    return G
 
 
-def _fill(layout: PairLayout, g: int, sized: bool, reach, shapes: Shape, contacts, used: Array, count: Array, G: Array):
+def _fill(layout: PairLayout, g: int, columns: np.ndarray, reach, shapes: Shape, contacts, used: Array, G: Array):
     """Write the responses of the contacts of one group, several pairs at a time."""
     group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), PAIRS[layout.groups[g].types].points
-    _, order = lax.top_k(used.astype(jnp.float32), min(len(group.geoms), len(contacts.pair)))
-    order = jnp.pad(order, (0, -len(order) % chunk))
+    rank = jnp.where(used, jnp.cumsum(used), 0)
+    numbers, blank = np.arange(len(used)), G.shape[-1] - len(columns)
 
     def some(i, G):
-        index = lax.dynamic_slice_in_dim(order, i * chunk, chunk)
+        turn = i * chunk + np.arange(1, chunk + 1)
+        mine = rank == turn[:, None]
+        index = spatial.materialize((mine * numbers).sum(-1))
         geoms = jnp.asarray(group.geoms)[index]
         a, b = (jax.tree.map(lambda x, k=k: x[k], shapes) for k in (geoms[:, 0], geoms[:, 1]))
-        new = jax.vmap(partial(_pair_response, PAIRS[group.types].function, sized))(
-            a, b, reach[layout.first[g] + index]
-        )
-        real = i * chunk + np.arange(chunk) < count
-        same = (contacts.pair[:, None] == layout.first[g] + index) & real
+        respond = partial(_pair_response, PAIRS[group.types].function, columns)
+        new = jax.vmap(respond)(a, b, reach[layout.first[g] + index])
+        new = jnp.pad(new.reshape(chunk * points, 7, -1), ((0, 0), (0, 0), (blank, 0)))
+        same = (contacts.pair[:, None] == layout.first[g] + index) & mine.any(-1) & contacts.active[:, None]
         row = jnp.argmax(same, -1) * points + contacts.which
-        mine = spatial.materialize(new.reshape(-1, *new.shape[2:]))[row]
-        return jnp.where(same.any(-1)[:, None, None], mine, G)
+        found, row, new = spatial.materialize((same.any(-1), row, new))
+        return jnp.where(found[:, None, None], new[row], G)
 
-    return lax.fori_loop(0, -(-count // chunk), some, G)
+    return lax.fori_loop(0, -(-used.sum() // chunk), some, G)
 
 
-def _pair_response(function, sized: bool, a: Shape, b: Shape, reach: Array) -> Array:
-    """Derivative (points, 13, 12 or 18) of a pair's Hit."""
+def _pair_response(function, columns: np.ndarray, a: Shape, b: Shape, reach: Array) -> Array:
+    """Derivative (points, 7, columns) of a pair's Hit."""
 
-    def hit(move: Array) -> Array:
-        found = function(_moved(a, move[:6], move[12:15]), _moved(b, move[6:12], move[15:18]), reach)
-        return jnp.concatenate([found.distance[:, None], found.point, found.frame.reshape(-1, 9)], -1)
+    def hit(move: Array) -> Hit:
+        return function(_moved(a, move[:6], move[12:15]), _moved(b, move[6:12], move[15:18]), reach)
 
-    along = np.eye(18 if sized else 12, 18, dtype=a.pos.dtype)
     zero = jnp.zeros(18, a.pos.dtype)
-    return jnp.moveaxis(jax.vmap(lambda t: jax.jvp(hit, (zero,), (t,))[1])(along), 0, -1)
+    along = np.eye(18, dtype=a.pos.dtype)[columns]
+    now, change = jax.vmap(lambda t: jax.jvp(hit, (zero,), (t,)), out_axes=(None, -1))(along)
+    # the frame's rows turn by δe = ω × e: δE Eᵀ has the rotation in the frame's axes as its entries 12, 20, 01
+    frame = now.frame
+    spin = [(change.frame[:, i] * frame[:, j, :, None]).sum(1) for i, j in ((1, 2), (2, 0), (0, 1))]
+    turned = jnp.stack(spatial.materialize(spin), 1)
+    spin = (frame[..., None] * turned[:, :, None]).sum(1)
+    return jnp.concatenate([change.distance[:, None], change.point, spin], 1)
 
 
 def _moved(shape: Shape, move: Array, grow: Array) -> Shape:

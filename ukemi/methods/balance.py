@@ -117,7 +117,13 @@ def imbalance(kinds: RowKinds, a: Array, here: Here) -> Array:
 
 def lag(integrator: str, a: Array, e: Array, here: Here) -> Array:
     """M̂ e − M a (nv,): zero at the acceleration that the integrator uses."""
-    return i_.implicit_residual(here.model, here.kin, slope(integrator, here), a, e)
+    return inertial_force(here.model, here.kin, e - a) - here.model.options.timestep * taken(integrator, e, here)
+
+
+def taken(integrator: str, e: Array, here: Here) -> Array:
+    """The part of the forces at acceleration e that the integrator takes implicitly: (D − C) e."""
+    velocity = velocities(here.model.tree, here.kin.S, here.v)
+    return i_.slope_product(integrator, here.model, here.kin, velocity, here.v, forces(here)[1], e)
 
 
 def slope(integrator: str, here: Here) -> i_.Slope:
@@ -180,19 +186,17 @@ def jacobians(kinds: RowKinds, implicit: str | None, z, here: Here) -> tuple[Arr
     dyn = smooth(model, here.kin, here.v)
     inertial = motion_slopes(model, here.kin, dyn.velocity, here.v, a)
     pull = _constraint_slopes(kinds, here, dyn, a)
-    R = list(_others(kinds, here, a))
-    R[0] = inertial.q - pull.q - R[0]
-    R[1] = inertial.v - pull.v - R[1]
-    R = jnp.concatenate([R[0], R[1], -R[2], -R[3]], -1)
+    push = _force_slopes(kinds, here, a)
+    R = jnp.concatenate([inertial.q - pull.q - push.q, inertial.v - pull.v - push.v, -push.act, -push.ctrl], -1)
     A = -eliminate(dyn.M + pull.H, R)
     if not implicit:
         return A, A
-    taken = slope(implicit, here)
     force = dyn.M @ A
     force = force.at[:, : model.nv].add(-inertial_slope(model, here.kin, e - a))
     if implicit != "Euler":  # the slope that Euler takes is a parameter
-        force = force + model.options.timestep * jnp.concatenate(_slope_changes(implicit, here, e), -1)
-    return A, eliminate(i_.implicit_matrix(model, dyn.M, taken), force)
+        changes = _columns(partial(taken, implicit, e), here)
+        force = force + model.options.timestep * jnp.concatenate(changes, -1)
+    return A, eliminate(i_.implicit_matrix(model, dyn.M, slope(implicit, here)), force)
 
 
 def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> s_.ConstraintSlopes:
@@ -206,7 +210,8 @@ def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> s_
         return total
     layout, shapes = here.model.pairs.layout, Shape(*geom_frames(here.model, here.kin), here.model.geoms.size)
     margin, gap = reach_of_pairs(here.model)
-    G = one_by_one(partial(responses, layout, False))(margin + gap, shapes, here.contacts)
+    still = s_.still_groups(here.model)
+    G = one_by_one(partial(responses, layout, False, still))(margin + gap, shapes, here.contacts)
     geoms = jnp.asarray(layout.geoms)[here.contacts.pair]
     follow = s_.Follow(G, shapes.pos[geoms] - here.kin.ref[0])
 
@@ -217,27 +222,23 @@ def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> s_
     return jax.tree.map(jnp.add, total, contacts)
 
 
-def _others(kinds: RowKinds, here: Here, a: Array) -> tuple[Array, Array, Array, Array]:
-    """Derivatives (nv, ·) of τ, and of constraints without closed form, in position, velocity, activation, control."""
-    constant = s_.has_constant_rows(here.model, kinds)
+def _force_slopes(kinds: RowKinds, here: Here, a: Array) -> s_.ForceSlopes:
+    """Slopes of τ, and of the constraint forces that have no closed form."""
+    model, rows = here.model, not s_.has_constant_rows(here.model, kinds)
+    plain = s_.has_plain_forces(model, here.inputs)
 
     def force(here: Here) -> Array:
-        return applied(here) if constant else applied(here) + scalar_force(kinds, here, a)
+        out = jnp.zeros_like(a) if plain else applied(here)
+        return out + scalar_force(kinds, here, a) if rows else out
 
-    return _columns(force, here)
-
-
-def _slope_changes(implicit: str, here: Here, e: Array) -> tuple[Array, ...]:
-    """Derivatives (nv, ·) of (D − C) e at constant e."""
-
-    def force(here: Here) -> Array:
-        taken = slope(implicit, here)
-        return taken.force @ e if taken.bias is None else taken.force @ e - taken.bias @ e
-
-    return _columns(force, here)
+    total = _columns(force, here) if rows or not plain else None
+    if not plain:
+        return total
+    slopes = s_.force_slopes(model, here.kin, here.q, here.v, here.act, cast(Array, here.inputs.ctrl))
+    return jax.tree.map(jnp.add, slopes, total) if rows else slopes
 
 
-def _columns(function, here: Here) -> tuple[Array, Array, Array, Array]:
+def _columns(function, here: Here) -> s_.ForceSlopes:
     """Jacobians of a function of `here` by AD, in position, velocity, activation and control."""
 
     def moved(shift, v, act, ctrl):
@@ -247,4 +248,4 @@ def _columns(function, here: Here) -> tuple[Array, Array, Array, Array]:
         return function(here._replace(kin=kin, q=q, v=v, act=act, inputs=inputs))
 
     start = jnp.zeros_like(here.v), here.v, here.act, cast(Array, here.inputs.ctrl)
-    return jax.jacfwd(moved, argnums=(0, 1, 2, 3))(*start)
+    return s_.ForceSlopes(*jax.jacfwd(moved, argnums=(0, 1, 2, 3))(*start))

@@ -13,8 +13,8 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi import spatial
-from ukemi.dynamics import bias_slope, inertial_force
-from ukemi.forces import Actuation, activation_motion, next_activation, passive_slope, wrap_activation
+from ukemi.dynamics import bias_slope
+from ukemi.forces import Actuation, activation_motion, acts_on_joints, next_activation, passive_slope, wrap_activation
 from ukemi.kinematics import Kinematics, Velocities, integrate
 from ukemi.model import Cache, Input, Model, State
 
@@ -86,12 +86,16 @@ def implicit_matrix(model: Model, M: Array, slope: Slope) -> Array:
     return M - model.options.timestep * D
 
 
-def implicit_residual(model: Model, kin: Kinematics, slope: Slope, a: Array, e: Array) -> Array:
-    """M e − h (D − C) e − M a (nv,): zero at the e that `solve_implicit` finds for the force M a."""
-    implicit = slope.force @ e
-    if slope.bias is not None:
-        implicit = implicit - slope.bias @ e
-    return inertial_force(model, kin, e - a) - model.options.timestep * implicit
+def slope_product(
+    integrator: str, model: Model, kin: Kinematics, velocity: Velocities, v: Array, drive: Actuation, e: Array
+) -> Array:
+    """(D − C) e (nv,), for derivatives without matrices where the actuators drive joints."""
+    if integrator == "Euler":
+        return -model.joints.damping * e
+    if integrator == "implicitfast" and acts_on_joints(model) and not len(model.bodies.layout.free):
+        return ((drive.moment @ e) * drive.slope) @ drive.moment + passive_slope(model, kin, v) @ e
+    slope = implicit_slope(integrator, model, kin, velocity, v, drive)
+    return slope.force @ e if slope.bias is None else slope.force @ e - slope.bias @ e
 
 
 def _free_dofs(model: Model) -> np.ndarray:
