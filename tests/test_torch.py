@@ -143,7 +143,7 @@ def check(model, state, inputs, parameters, over=ut.step):
     assert torch.autograd.gradcheck(function, values, eps=1e-6, atol=2e-6, rtol=2e-5, nondet_tol=0.0)
 
 
-@pytest.mark.parametrize("batch", [None, 2])
+@pytest.mark.parametrize("batch", [pytest.param(None, marks=pytest.mark.slow), 2])
 def test_gradcheck_in_state_inputs_and_parameters(batch):
     model, state, ctrl = touching(PUSHED, batch)
     lead, rng = ctrl.shape[:-1], np.random.default_rng(3)
