@@ -9,7 +9,7 @@ by the twist Γ δq, the relative motion of its two bodies is J δq, and with ma
 with W the wrench rows of the contact's frame, and V₁ the first body's velocity seen from it (design: contact rows).
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -43,17 +43,21 @@ class ConstraintSlopes(NamedTuple):
     H: Array  # (nv, nv) Jᵀ H[s] J
 
 
+# Small matrices of all contacts have the contacts as their last axis: XLA's CPU loops vectorise over that.
+
+
 def contact_slopes(kinds: RowKinds, scene, a: Array, follow: "Follow") -> ConstraintSlopes:
     """Slopes of the contacts of a scene."""
     model, contacts = scene.model, scene.contacts
     lever = contact_lever(model, scene.kin, contacts, kinds.dim)
     body = jnp.asarray(model.geoms.layout.body[model.pairs.layout.geoms])[contacts.pair]
     moves = jnp.asarray(model.tree.moves.astype(a.dtype))
-    sides = moves[body[:, 0]], moves[body[:, 1]]
-    W = _wrench_rows(lever.arm, lever.frame)
-    x = _Rates.of(model.tree, lever, sides[0], W, a), _Rates.of(model.tree, lever, sides[0], W, scene.v)
-    law = _ContactForce.of(kinds, scene, x[0].relative, x[1].relative)
-    parts = _blocks(W, _frame_motion(lever, follow), x, law)
+    sides = spatial.materialize((moves[body[:, 0]], moves[body[:, 1]]))
+    frame, arm = spatial.materialize((jnp.moveaxis(lever.frame, 0, -1), lever.arm.T))
+    W = _wrench_rows(frame, arm)
+    x = _Rates.of(model.tree, lever, sides[0], W, jnp.stack([a, scene.v], -1))
+    law = _ContactForce.of(kinds, scene, x.relative[:, 0].T, x.relative[:, 1].T)
+    parts = _blocks(W, _frame_motion(frame, follow), x, law)
     return _contract(model.tree, lever, sides, W, x, law, parts)
 
 
@@ -70,50 +74,67 @@ class Follow(NamedTuple):
     arm: Array  # (nc, 2, 3) from the origin that rows share to the shapes' own [m]
 
 
-def _wrench_rows(arm: Array, frame: Array) -> Array:
-    """W (n, 6, 6): rows that take a spatial velocity to the contact's frame, linear part first."""
-    top = jnp.concatenate([spatial.cross(arm[:, None, :], frame), frame], -1)
-    bottom = jnp.concatenate([frame, jnp.zeros_like(frame)], -1)
-    return spatial.materialize(jnp.concatenate([top, bottom], 1))
+def _times(a: Array, b: Array) -> Array:
+    """Products (i, j, n) of matrices (i, k, n) and (k, j, n)."""
+    return cast(Array, sum(a[:, k, None] * b[None, k] for k in range(a.shape[1])))
 
 
-def _frame_motion(lever, follow: Follow) -> tuple[Array, Array]:
-    """Per side (n, 7, 6): change of distance, point and frame, in the frame's axes, per twist of the side's body."""
-    G, frame = follow.G, lever.frame
-    moved = spatial.materialize(
-        jnp.concatenate([G[:, :1], spatial.compose(frame, G[:, 1:4]), spatial.compose(frame, G[:, 4:])], 1)
-    )
+def _skew(v: Array) -> Array:
+    """[v ×] (3, 3, n) of vectors (3, n)."""
+    o = jnp.zeros_like(v[0])
+    return jnp.stack([jnp.stack([o, -v[2], v[1]]), jnp.stack([v[2], o, -v[0]]), jnp.stack([-v[1], v[0], o])])
+
+
+def _square(rows) -> Array:
+    """Matrix (6, 6, n) of 2 × 2 blocks (3, 3, n)."""
+    return jnp.concatenate([jnp.concatenate(row, 1) for row in rows])
+
+
+def _wrench_rows(frame: Array, arm: Array) -> Array:
+    """W (6, 6, n): rows that take a spatial velocity to the contact's frame, linear part first."""
+    turned = -_times(frame, _skew(arm))  # e · (ω × r) = (r × e) · ω = −(e [r ×]) ω
+    return spatial.materialize(_square([[turned, frame], [frame, jnp.zeros_like(frame)]]))
+
+
+def _frame_motion(frame: Array, follow: Follow) -> tuple[Array, Array]:
+    """Per side (7, 6, n): change of distance, point and frame, in the frame's axes, per twist of the side's body."""
+    G, arm = spatial.materialize((jnp.moveaxis(follow.G, 0, -1), jnp.moveaxis(follow.arm, 0, -1)))
+    moved = spatial.materialize(jnp.concatenate([G[:1], _times(frame, G[1:4]), _times(frame, G[4:])]))
     sides = []
     for side in range(2):
-        linear, turn = moved[..., 6 * side : 6 * side + 3], moved[..., 6 * side + 3 : 6 * side + 6]
-        arm = follow.arm[:, side, None]
-        sides.append(jnp.concatenate([turn + spatial.cross(arm, linear), linear], -1))
+        linear, turn = moved[:, 6 * side : 6 * side + 3], moved[:, 6 * side + 3 : 6 * side + 6]
+        # g · (ω × r) = −(g [r ×]) ω
+        sides.append(jnp.concatenate([turn - _times(linear, _skew(arm[side])), linear], 1))
     return sides[0], sides[1]
 
 
 class _Rates(NamedTuple):
-    """What joint rates x (acceleration or velocity) do to the contacts."""
+    """What joint rates x (acceleration and velocity) do to the contacts."""
 
-    psi: Array  # (nv, 6) ψ̇(x)
-    first: Array  # (n, 6) velocity of the first body in the frame
-    relative: Array  # (n, 6) J x, all six directions
+    psi: Array  # (nv, 12) ψ̇ of both
+    first: Array  # (6, 2, n) velocity of the first body in the frame
+    relative: Array  # (6, 2, n) J x, all six directions
 
     @staticmethod
     def of(tree, lever, first: Array, W: Array, x: Array) -> "_Rates":
-        S = lever.S
-        moving = S * x[:, None]
-        psi = spatial.cross_motion(accumulate_before(tree, moving), S)
-        V = spatial.apply(W, first @ moving)
-        return _Rates(*spatial.materialize((psi, V, spatial.apply(W, lever.mask @ moving))))
+        S, nv = lever.S, tree.nv
+        moving = spatial.materialize((S[:, None] * x[:, :, None]).reshape(nv, 12))
+        above = accumulate_before(tree, moving).reshape(nv, 2, 6)
+        psi = spatial.cross_motion(above, S[:, None]).reshape(nv, 12)
+        n = len(first)
+        V = jnp.concatenate([first, lever.mask]) @ moving
+        V = V.reshape(2, n, 2, 6).transpose(3, 0, 2, 1).reshape(6, 4, n)
+        seen = _times(W, V)
+        return _Rates(*spatial.materialize((psi, seen[:, :2], seen[:, 2:])))
 
 
 class _ContactForce(NamedTuple):
     """Forces of contacts in their frames and how they change."""
 
-    force: Array  # (n, 6)
-    P: Array  # (n, dim, dim) −H[s]: ∂f/∂x
-    damping: Array  # (n, dim)
-    nearer: Array  # (n, dim) ∂f/∂distance: the reference acceleration's and the regulariser's part
+    force: Array  # (6, n)
+    P: Array  # (dim, dim, n) −H[s]: ∂f/∂x
+    damped: Array  # (dim, dim, n) −H[s] times the damping of each direction
+    nearer: Array  # (dim, n) ∂f/∂distance: the reference acceleration's and the regulariser's part
 
     @staticmethod
     def of(kinds: RowKinds, scene, a: Array, v: Array) -> "_ContactForce":
@@ -138,64 +159,62 @@ class _ContactForce(NamedTuple):
         nearer = jnp.where(contacts.active[:, None], nearer, 0.0)
         damping = contact_softness(model, prm, kinds, contacts.distance).damping
         full = jnp.pad(f, ((0, 0), (0, 6 - dim)))
-        return _ContactForce(*spatial.materialize((full, P, damping, nearer)))
+        parts = spatial.materialize((full, P, P * damping[:, None], nearer))
+        return _ContactForce(*spatial.materialize(tuple(jnp.moveaxis(part, 0, -1) for part in parts)))
 
 
-def _blocks(W: Array, follow, x, law: _ContactForce) -> tuple[Array, Array, Array]:
-    """∂φ/∂q + [×* φ] Γ as (n, 6, 18) on (S, ψ̇(a), ψ̇(v)) of what moves relatively, and (n, 6, 6) on S per side."""
-    dim = law.P.shape[-1]
-    pad = ((0, 0), (0, 6 - dim), (0, 0))
-    damped = law.P * law.damping[:, None, :]
+def _blocks(W: Array, follow, x: _Rates, law: _ContactForce) -> tuple[Array, Array, Array]:
+    """∂φ/∂q + [×* φ] Γ as (6, 18, n) on (S, ψ̇(a), ψ̇(v)) of what moves relatively, and (6, 6, n) on S per side."""
+    dim = len(law.P)
 
     def through(matrix: Array, rows: Array) -> Array:
-        return jnp.pad(spatial.compose(matrix, rows[:, :dim]), pad)
+        return jnp.pad(_times(matrix, rows[:dim]), ((0, 6 - dim), (0, 0), (0, 0)))
 
-    first = [_cross_rows(r.first) for r in x]
-    relative = [_cross_rows(r.relative) for r in x]
-    K = through(law.P, relative[0]) + through(damped, relative[1])
+    first = [spatial.materialize(_cross_rows(x.first[:, k])) for k in range(2)]
+    relative = [spatial.materialize(_cross_rows(x.relative[:, k])) for k in range(2)]
+    K = through(law.P, relative[0]) + through(law.damped, relative[1])
+    ride = through(law.P, first[0]) + through(law.damped, first[1])
+    K, ride, follow = spatial.materialize((K, ride, follow))
     shift = spatial.materialize(K + _cross_force_rows(law.force))
-    ride = -(through(law.P, spatial.compose(first[0], W)) + through(damped, spatial.compose(first[1], W)))
-    nearer = jnp.pad(law.nearer, ((0, 0), (0, 6 - dim)))[:, :, None]
-    sides = [spatial.compose(shift, f[:, 1:]) + nearer * f[:, :1] for f in follow]
-    together = jnp.concatenate([ride, through(law.P, W), through(damped, W)], -1)
-    return spatial.materialize((together, sides[0], sides[1] - spatial.compose(K, W)))
+    nearer = jnp.pad(law.nearer, ((0, 6 - dim), (0, 0)))[:, None]
+    sides = [_times(shift, f[1:]) + nearer * f[:1] for f in follow]
+    together = jnp.concatenate([-_times(ride, W), through(law.P, W), through(law.damped, W)], 1)
+    return spatial.materialize((together, sides[0], sides[1] - _times(K, W)))
 
 
 def _cross_rows(m: Array) -> Array:
-    """Matrix [m ×] (n, 6, 6) of motion vectors ordered linear, angular."""
-    linear, turn = spatial.skew(m[:, :3]), spatial.skew(m[:, 3:])
-    zero = jnp.zeros_like(turn)
-    return jnp.concatenate([jnp.concatenate([turn, linear], -1), jnp.concatenate([zero, turn], -1)], -2)
+    """Matrix [m ×] (6, 6, n) of motion vectors (6, n) ordered linear, angular."""
+    linear, turn = _skew(m[:3]), _skew(m[3:])
+    return _square([[turn, linear], [jnp.zeros_like(turn), turn]])
 
 
 def _cross_force_rows(f: Array) -> Array:
-    """Matrix (n, 6, 6) of Γ ↦ Γ ×* f for motions Γ and forces f, both ordered linear, angular."""
-    push, twist = spatial.skew(f[:, :3]), spatial.skew(f[:, 3:])
-    zero = jnp.zeros_like(push)
-    return -jnp.concatenate([jnp.concatenate([zero, push], -1), jnp.concatenate([push, twist], -1)], -2)
+    """Matrix (6, 6, n) of Γ ↦ Γ ×* f for motions Γ and forces f (6, n), both ordered linear, angular."""
+    push, twist = _skew(f[:3]), _skew(f[3:])
+    return -_square([[jnp.zeros_like(push), push], [push, twist]])
 
 
-def _contract(tree, lever, sides, W: Array, x, law: _ContactForce, parts) -> ConstraintSlopes:
-    """Sums over the contacts."""
-    S, mask, dim = lever.S, lever.mask, law.P.shape[-1]
-    n, nv = len(W), tree.nv
+def _contract(tree, lever, sides, W: Array, x: _Rates, law: _ContactForce, parts) -> ConstraintSlopes:
+    """Sums over the contacts; rows are ordered by direction, then contact."""
+    S, mask, dim, nv = lever.S, lever.mask, len(law.P), tree.nv
+    n = len(mask)
     together, first, second = parts
+    right = spatial.materialize(jnp.concatenate([S, x.psi], -1)).T
 
-    def rows(matrix: Array, right: Array) -> Array:
-        return (matrix.reshape(-1, matrix.shape[-1]) @ right.T).reshape(n, -1, nv)
+    def rows(matrices: list[Array], right: Array) -> Array:
+        tall = spatial.materialize(jnp.concatenate([m.transpose(0, 2, 1) for m in matrices]))
+        return (tall.reshape(-1, tall.shape[-1]) @ right).reshape(len(tall), n, nv)
 
-    J = rows(W, S) * mask[:, None]
-    relative = rows(together, jnp.concatenate([S, x[0].psi, x[1].psi], -1))
-    Z = mask[:, None] * relative + sides[0][:, None] * rows(first, S) + sides[1][:, None] * rows(second, S)
-    flat = spatial.materialize(J).reshape(-1, nv)
-    force = mask.T @ spatial.apply(W.mT, law.force)
-    q = spatial.gram(flat, Z.reshape(-1, nv)) + tree.anc * (spatial.cross_force(S, force) @ S.T)
-    own = J[:, :dim]
-    stiff = (law.P[:, :, :, None] * own[:, None]).sum(2)
-    damped = ((law.P * law.damping[:, None, :])[:, :, :, None] * own[:, None]).sum(2)
-    both = jnp.concatenate([stiff, damped], -1).reshape(-1, 2 * nv)
-    product = spatial.gram(own.reshape(-1, nv), both)
-    return ConstraintSlopes(q, product[:, nv:], -product[:, :nv])
+    own = rows([W, first, second, _times(law.P, W[:dim]), _times(law.damped, W[:dim])], right[:6])
+    J = own[:6] * mask
+    Z = mask * rows([together], right) + sides[0] * own[6:12] + sides[1] * own[12:18]
+    J, Z = spatial.materialize((J, Z))
+    force = mask.T @ _times(W.transpose(1, 0, 2), law.force[:, None])[:, 0].T
+    q = spatial.gram(J.reshape(-1, nv), Z.reshape(-1, nv)) + tree.anc * (spatial.cross_force(S, force) @ S.T)
+    stiff, damped = own[18 : 18 + dim] * mask, own[18 + dim :] * mask
+    both = jnp.concatenate([damped, stiff], -1).reshape(-1, 2 * nv)
+    product = spatial.gram(J[:dim].reshape(-1, nv), both)
+    return ConstraintSlopes(q, product[:, :nv], -product[:, nv:])
 
 
 # ---- rows that are not contacts ------------------------------------------------------------------------------------
@@ -224,14 +243,18 @@ def row_slopes(kinds: RowKinds, scene, a: Array) -> ConstraintSlopes:
         stiff.append(P[rows])
         damped.append(P[rows] * soft.damping)
         nearer.append(P[rows] * change.push - force[rows] * change.R / R)
-    J, stiff, damped, nearer = (jnp.concatenate(part) for part in (J, stiff, damped, nearer))
+    stiff, damped, nearer = (jnp.concatenate(part) for part in (stiff, damped, nearer))
+    if not has_constant_rows(model, kinds):
+        J = jnp.concatenate(J)
+        nothing = jnp.zeros((nv, nv), a.dtype)
+        return ConstraintSlopes(nothing, nothing, -spatial.gram(J, stiff[:, None] * J))
     nearer = jnp.where(np.arange(len(nearer)) < kinds.dry, 0.0, nearer)  # dry friction has no position
-    weights = jnp.concatenate([w[:, None] * J for w in (nearer, damped, -stiff)], -1)
-    product = spatial.gram(J, weights)
-    q, v, H = product[:, :nv], product[:, nv : 2 * nv], product[:, 2 * nv :]
-    if has_constant_rows(model, kinds):
-        return ConstraintSlopes(q, v, H)
-    return ConstraintSlopes(jnp.zeros_like(q), jnp.zeros_like(v), H)
+    # each row moves one dof, by plus or minus one
+    joint = model.joints.layout.limit_rows[:, 0] if kinds.limit else np.zeros(0, int)
+    dofs = np.concatenate([model.joints.layout.dry if kinds.dry else joint[:0], model.tree.joint_dof[joint]])
+    own = (dofs[:, None] == np.arange(nv)).astype(a.dtype)
+    sums = jnp.stack([nearer, damped, -stiff]) @ own
+    return ConstraintSlopes(*(jnp.diag(sums[k]) for k in range(3)))
 
 
 def has_constant_rows(model: Model, kinds: RowKinds) -> bool:
