@@ -82,7 +82,7 @@ def _clamped(model: Model, ctrl: Array) -> Array:
     return jnp.where(limited, jnp.clip(ctrl, low, high), ctrl)
 
 
-def activation_motion(model: Model, kin: Kinematics, q: Array, act: Array, ctrl: Array) -> tuple[Array, Array | None]:
+def activation_motion(model: Model, kin, q, act: Array, ctrl: Array) -> tuple[Array, Array | None]:
     """Rate of the activations (na,), and the actuators' lengths (nu,) where stored setpoints wrap."""
     layout = model.actuators.layout
     if not model.na or "actuation" in model.options.layout.disabled:
@@ -140,7 +140,7 @@ def activation_rate(model: Model, act: Array, ctrl: Array) -> Array:
     filters = np.array([model.actuators.layout.dynamics[k] != "integrator" for k in owner])
     tau = jnp.where(filters, model.actuators.time_constant[owner], 1.0)
     # a filter takes the short way round
-    target = _unwind(model, ctrl, jnp.zeros_like(ctrl).at[owner].set(act))[owner]
+    target = _unwind(model, ctrl, _by_actuator(model, act))[owner]
     return jnp.where(filters, (target - act) / tau, ctrl[owner])
 
 
@@ -164,8 +164,13 @@ def wrap_activation(model: Model, act: Array, length: Array | None) -> Array:
     if length is None:
         return act
     owner = _owners(model)
-    spread = jnp.zeros(model.nu, act.dtype).at[owner].set(act)
-    return _unwind(model, spread, length)[owner]
+    return _unwind(model, _by_actuator(model, act), length)[owner]
+
+
+def _by_actuator(model: Model, act: Array) -> Array:
+    """Activations (na,) as an array over actuators (nu,), zero for stateless ones."""
+    index = model.actuators.layout.act
+    return jnp.where(index >= 0, act[np.maximum(index, 0)], 0.0)
 
 
 # ---- transmissions -----------------------------------------------------------------------------------------
@@ -198,8 +203,9 @@ def transmission(model: Model, kin: Kinematics, q: Array) -> tuple[Array, Array]
 def acts_on_joints(model: Model) -> bool:
     """Whether all actuators drive hinges or slides, whose moments are constant."""
     layout = model.actuators.layout
-    kinds = model.tree.joint_type[np.maximum(layout.target[:, 0], 0)] if model.nu else np.zeros(0, int)
-    return "site" not in layout.transmission and not np.isin(kinds, (FREE, BALL)).any()
+    if "site" in layout.transmission:
+        return False
+    return not model.nu or not np.isin(model.tree.joint_type[layout.target[:, 0]], (FREE, BALL)).any()
 
 
 def _select(model: Model, index: np.ndarray, offset: int = 0) -> np.ndarray:

@@ -101,7 +101,8 @@ def carry(model: Model, kin: Kinematics, shift: Array) -> Kinematics:
     # the reference point moves, too: linear parts are those of the point that is there now
     S = spatial.cross_motion(after, kin.S)
     arm = dref[tree.body_tree[tree.dof_body]]
-    return Kinematics(X, com, dref, S.at[:, 3:].add(spatial.cross(kin.S[:, :3], arm)))
+    shifted = spatial.cross(kin.S[:, :3], arm)
+    return Kinematics(X, com, dref, S + jnp.concatenate([jnp.zeros_like(shifted), shifted], -1))
 
 
 def of_state(model: Model, state: State, inputs: Input) -> Kinematics:

@@ -6,8 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ukemi.errors import InputError
-from ukemi.kinematics import coordinate_rate, tangent_vector
-from ukemi.methods.base import Method
+from ukemi.methods.base import Method, tangent
 from ukemi.methods.soft import Soft
 from ukemi.model import Input, Model, State, as_input
 
@@ -56,33 +55,12 @@ def replace_leaves(model: Model, values: dict[str, Array]) -> Model:
 
 @eqx.filter_jit
 def _linearize(model: Model, state: State, inputs: Input, method: Method, names: tuple[str, ...]) -> Linearization:
-    tree, nv = model.tree, model.nv
-
-    def tangent(after: State, moved: State) -> Array:
-        return jnp.concatenate([tangent_vector(tree, after.q, moved.q), moved.v, moved.act])
-
-    def step(q, v, act, ctrl):
-        there = eqx.tree_at(lambda s: (s.q, s.v, s.act), state, (q, v, act))
-        return method.dense_step(model, there, Input(ctrl, *_others(inputs)))
-
-    n = 2 * nv + model.na
-    after, push = jax.linearize(step, state.q, state.v, state.act, inputs.ctrl)
-
-    def column(x):
-        shift, v, act, ctrl = jnp.split(x, [nv, 2 * nv, n])
-        return tangent(after, push(coordinate_rate(tree, state.q, shift), v, act, ctrl))
-
-    basis = jnp.eye(n + model.nu, dtype=state.v.dtype)
-    columns = jax.vmap(column, out_axes=1)(basis)
-    parameters = _parameters(model, state, inputs, method, names, tangent)
-    return Linearization(columns[:, :n], columns[:, n:], parameters, after)
+    n = 2 * model.nv + model.na
+    after, J = method.jacobian(model, state, inputs)
+    return Linearization(J[:, :n], J[:, n:], _parameters(model, state, inputs, method, names), after)
 
 
-def _others(inputs: Input) -> tuple:
-    return inputs.qfrc, inputs.xfrc, inputs.mocap_pos, inputs.mocap_quat
-
-
-def _parameters(model: Model, state: State, inputs: Input, method: Method, names, tangent) -> dict[str, Array]:
+def _parameters(model: Model, state: State, inputs: Input, method: Method, names) -> dict[str, Array]:
     """Columns of the named leaves, by the vector form of the implicit rule."""
     if not names:
         return {}
@@ -96,6 +74,6 @@ def _parameters(model: Model, state: State, inputs: Input, method: Method, names
     out = {}
     for name, value in values.items():
         basis = jnp.eye(value.size, dtype=value.dtype).reshape(value.size, *value.shape)
-        columns = jax.vmap(lambda t, name=name: tangent(after, push(zero | {name: t})), out_axes=1)(basis)
+        columns = jax.vmap(lambda t, name=name: tangent(model, after, push(zero | {name: t})), out_axes=1)(basis)
         out[name] = columns.reshape(-1, *value.shape)
     return out

@@ -124,6 +124,19 @@ def quat_exp(u: Array) -> Array:
     return jnp.concatenate([c, s * u], -1)
 
 
+def right_jacobian(u: Array) -> Array:
+    """J_r (..., 3, 3) with exp(u + δ) = exp(u) exp(J_r δ) to first order, for rotation vectors u (..., 3) [rad]."""
+    square = (u * u).sum(-1)[..., None, None]
+    small = square < 1e-2
+    angle = jnp.sqrt(jnp.where(small, 1.0, square))
+    first = 1 / 2 - square * (1 / 24 - square * (1 / 720 - square / 40320))
+    second = 1 / 6 - square * (1 / 120 - square * (1 / 5040 - square / 362880))
+    first = jnp.where(small, first, (1 - jnp.cos(angle)) / angle**2)
+    second = jnp.where(small, second, (angle - jnp.sin(angle)) / angle**3)
+    turn = skew(u)
+    return np.eye(3, dtype=u.dtype) - first * turn + second * compose(turn, turn)
+
+
 def quat_log(q: Array) -> Array:
     """Rotation vector [rad] of a unit quaternion, of length at most π; smooth at the identity."""
     w, v = q[..., :1], q[..., 1:]

@@ -52,21 +52,21 @@ def responses(layout: PairLayout, sized: bool, still: np.ndarray, reach: Array, 
     are then left at zero.
     """
     n, width = len(contacts.pair), 18 if sized else 12
-    used = jnp.zeros(layout.first[-1], bool).at[contacts.pair].max(contacts.active)
     G = jnp.zeros((n, 7, width), shapes.pos.dtype)
     for g in range(len(layout.groups)):
-        own = used[layout.first[g] : layout.first[g + 1]]
+        own = contacts.active & (contacts.pair >= layout.first[g]) & (contacts.pair < layout.first[g + 1])
         columns = np.arange(6 if still[g] else 0, width)
         fill = partial(_fill, layout, g, columns, reach, shapes, contacts, own)
         G = fill(G) if len(layout.groups) == 1 else lax.cond(own.any(), fill, lambda G: G, G)
     return G
 
 
-def _fill(layout: PairLayout, g: int, columns: np.ndarray, reach, shapes: Shape, contacts, used: Array, G: Array):
-    """Write the responses of the contacts of one group, several pairs at a time."""
+def _fill(layout: PairLayout, g: int, columns: np.ndarray, reach, shapes: Shape, contacts, own: Array, G: Array):
+    """Write the responses of a group's `own` contacts, several pairs at a time."""
     group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), PAIRS[layout.groups[g].types].points
-    rank = jnp.where(used, jnp.cumsum(used), 0)
-    numbers, blank = np.arange(len(used)), G.shape[-1] - len(columns)
+    numbers, blank = np.arange(len(group.geoms)), G.shape[-1] - len(columns)
+    used = ((contacts.pair[:, None] == layout.first[g] + numbers) & own[:, None]).any(0)
+    rank = spatial.materialize(jnp.where(used, jnp.cumsum(used), 0))
 
     def some(i, G):
         turn = i * chunk + np.arange(1, chunk + 1)

@@ -71,10 +71,15 @@ class Scene(NamedTuple):
 def here(model: Model, state: State, inputs: Input) -> Here:
     """Kinematics and contacts of a state."""
     kin = of_state(model, state, inputs)
+    return here_at(model, state, inputs, kin, detect(model, kin))
+
+
+def here_at(model: Model, state: State, inputs: Input, kin: Kinematics, contacts: Contacts) -> Here:
+    """The same where kinematics and contacts are known."""
     warm = state.cache.acceleration
     if "warmstart" in model.options.layout.disabled:
         warm = jnp.zeros_like(warm)
-    return Here(model, kin, detect(model, kin), state.q, state.v, state.act, lax.stop_gradient(warm), inputs)
+    return Here(model, kin, contacts, state.q, state.v, state.act, lax.stop_gradient(warm), inputs)
 
 
 def scene(here: Here, dyn: Smooth, tau: Array) -> Scene:
@@ -192,7 +197,7 @@ def jacobians(kinds: RowKinds, implicit: str | None, z, here: Here) -> tuple[Arr
     if not implicit:
         return A, A
     force = dyn.M @ A
-    force = force.at[:, : model.nv].add(-inertial_slope(model, here.kin, e - a))
+    force = force - jnp.pad(inertial_slope(model, here.kin, e - a), ((0, 0), (0, force.shape[1] - model.nv)))
     if implicit != "Euler":  # the slope that Euler takes is a parameter
         changes = _columns(partial(taken, implicit, e), here)
         force = force + model.options.timestep * jnp.concatenate(changes, -1)

@@ -3,7 +3,12 @@
 import abc
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
 
+from ukemi.kinematics import coordinate_rate, tangent_vector
 from ukemi.model import Input, Model, State
 
 
@@ -14,6 +19,33 @@ class Method(eqx.Module):
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
 
-    def dense_step(self, model: Model, state: State, inputs: Input) -> State:
-        """The same step for those who want all columns of its derivative in state and controls."""
-        return self.step(model, state, inputs)
+    def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+        """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls.
+
+        Made of columns, one per coordinate; laws that have their Jacobian in closed form do better.
+        """
+        return columns(self.step, model, state, inputs)
+
+
+def columns(step, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+    """The next state and its Jacobian, by pushing every coordinate through `step`."""
+
+    def moved(q, v, act, ctrl):
+        there = eqx.tree_at(lambda s: (s.q, s.v, s.act), state, (q, v, act))
+        given = eqx.tree_at(lambda i: i.ctrl, inputs, ctrl)
+        return step(model, there, given)
+
+    after, push = jax.linearize(moved, state.q, state.v, state.act, inputs.ctrl)
+    sizes = np.cumsum([model.nv, model.nv, model.na])
+
+    def column(x):
+        shift, v, act, ctrl = jnp.split(x, sizes)
+        return tangent(model, after, push(coordinate_rate(model.tree, state.q, shift), v, act, ctrl))
+
+    basis = jnp.eye(sizes[-1] + model.nu, dtype=state.v.dtype)
+    return after, jax.vmap(column, out_axes=1)(basis)
+
+
+def tangent(model: Model, state: State, change: State) -> Array:
+    """A change of the state as a vector (2nv + na,): positions in tangent space, velocities, activations."""
+    return jnp.concatenate([tangent_vector(model.tree, state.q, change.q), change.v, change.act])

@@ -7,6 +7,7 @@ of bodies that float alone, implicit all but the constraints'.
 
 from typing import NamedTuple, cast
 
+import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
@@ -114,6 +115,54 @@ def advance(model: Model, state: State, motion, inputs: Input) -> Moved:
     rate, length = _activation(model, state, motion, inputs)
     act = wrap_activation(model, next_activation(model, state.act, rate), length)
     return Moved(integrate(model.tree, state.q, v, h), v, act)
+
+
+def advance_slopes(model: Model, state: State, after: State, E: Array, inputs: Input) -> Array:
+    """Derivative (2nv + na, 2nv + na + nu) of `advance` in state (tangent space) and controls, from ∂e (nv, ·) = E.
+
+    v⁺ = v + h e and q⁺ = q ⊕ h v⁺; on a rotation δ⁺ = R(h ω⁺)ᵀ δ + h J_r(h ω⁺) δω⁺.
+    """
+    h, nv, tree = model.options.timestep, model.nv, model.tree
+    rest = E.shape[1] - 2 * nv
+    velocity = h * E + np.eye(nv, 2 * nv + rest, nv, dtype=E.dtype)
+    carried, scaled = np.eye(nv, dtype=E.dtype), h * velocity
+    if len(tree.quat_joints):
+        turn = h * after.v[tree.quat_dof]
+        back = spatial.quat_to_mat(spatial.quat_conj(spatial.quat_exp(turn)))
+        carried = _with_blocks(carried, tree.quat_dof, back)
+        scaled = h * (_with_blocks(np.eye(nv, dtype=E.dtype), tree.quat_dof, spatial.right_jacobian(turn)) @ velocity)
+    position = scaled + jnp.pad(carried, ((0, 0), (0, nv + rest)))
+    return jnp.concatenate([position, velocity, _activation_slopes(model, state, inputs, E.dtype)])
+
+
+def _with_blocks(matrix: np.ndarray, dofs: np.ndarray, blocks: Array) -> Array:
+    """The constant matrix (nv, nv) with blocks (n, 3, 3) on the rows and columns of dofs (n, 3)."""
+    block = np.full(len(matrix), -1)
+    block[dofs.ravel()] = np.repeat(np.arange(len(dofs)), 3)
+    axis = np.zeros(len(matrix), int)
+    axis[dofs.ravel()] = np.tile(np.arange(3), len(dofs))
+    own = (block[:, None] == block) & (block >= 0)
+    entry = np.where(own, (block[:, None] * 3 + axis[:, None]) * 3 + axis, 0)
+    return jnp.where(own, spatial.pick(blocks.reshape(-1), entry), matrix)
+
+
+def _activation_slopes(model: Model, state: State, inputs: Input, dtype) -> Array:
+    """Derivative (na, 2nv + na + nu) of the next activations, which depend on activations and controls alone."""
+    if not model.na:
+        return jnp.zeros((0, 2 * model.nv + model.nu), dtype)
+
+    def next_act(act, ctrl):
+        # without setpoints that wrap, kinematics and positions are not looked at
+        return next_activation(model, act, activation_motion(model, None, None, act, ctrl)[0])
+
+    slopes = jax.jacfwd(next_act, argnums=(0, 1))(state.act, inputs.ctrl)
+    return jnp.concatenate([jnp.zeros((model.na, 2 * model.nv), dtype), *slopes], -1)
+
+
+def wraps(model: Model) -> bool:
+    """Whether stored setpoints live on a circle, so that they depend on positions."""
+    layout = model.actuators.layout
+    return bool((layout.wraps & (layout.act >= 0)).any())
 
 
 def runge_kutta(accelerate, model: Model, state: State, inputs: Input):

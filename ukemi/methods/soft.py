@@ -16,7 +16,7 @@ from ukemi.gradient import root
 from ukemi.kinematics import Kinematics, velocities
 from ukemi.methods import balance as b_
 from ukemi.methods import integrators as i_
-from ukemi.methods.base import Method
+from ukemi.methods.base import Method, columns
 from ukemi.model import Cache, Input, Model, State
 from ukemi.penalty import RowKinds
 from ukemi.solvers import SOLVERS, solve_active
@@ -81,18 +81,31 @@ class Soft(Method):
         """The state one model time step later."""
         return self._step(model, state, inputs, dense=False)
 
-    def dense_step(self, model: Model, state: State, inputs: Input) -> State:
-        """The same step, whose derivative in state and controls is a product with Jacobians in closed form."""
-        return self._step(model, state, inputs, dense=True)
+    def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+        """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
+        integrator = self._integrator(model)
+        if integrator == "RK4" or i_.wraps(model):
+            return columns(partial(self._step, dense=True), model, state, inputs)
+        motion = self.accelerate(model, state, inputs, integrator)
+        here = b_.here_at(model, state, inputs, motion.kin, motion.contacts)
+        implicit = integrator if i_.takes_slope(integrator, model) else None
+        z = motion.acceleration, motion.effective
+        _, E = b_.jacobians(self.kinds(model), implicit, z, here)
+        after = self._after(model, state, motion, i_.advance(model, state, motion, inputs))
+        return after, i_.advance_slopes(model, state, after, E, inputs)
+
+    def _integrator(self, model: Model) -> str:
+        return self.integrator or model.options.layout.integrator
 
     def _step(self, model: Model, state: State, inputs: Input, dense: bool) -> State:
-        integrator = self.integrator or model.options.layout.integrator
-        accelerate = partial(self.accelerate, dense=dense)
-        if integrator == "RK4":
-            moved, motion = i_.runge_kutta(accelerate, model, state, inputs)
+        if self._integrator(model) == "RK4":
+            moved, motion = i_.runge_kutta(partial(self.accelerate, dense=dense), model, state, inputs)
         else:
-            motion = accelerate(model, state, inputs, integrator)
+            motion = self.accelerate(model, state, inputs, self._integrator(model), dense=dense)
             moved = i_.advance(model, state, motion, inputs)
+        return self._after(model, state, motion, moved)
+
+    def _after(self, model: Model, state: State, motion: Motion, moved: i_.Moved) -> State:
         finite = jnp.isfinite(moved.q).all() & jnp.isfinite(moved.v).all()
         status = (
             state.status
