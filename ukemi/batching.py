@@ -22,6 +22,9 @@ def one_by_one(function, in_lockstep=None):
     def batched(size, in_batched, *args):
         flat, tree = jax.tree.flatten(args)
         mapped = [k for k, is_batched in enumerate(jax.tree.leaves(in_batched)) if is_batched]
+        if not mapped:  # as in second derivatives, of which only the tangents come in batches
+            out = function(*args)
+            return out, jax.tree.map(lambda _: False, out)
 
         def in_turn(*flat):
             def world(own):
