@@ -14,6 +14,7 @@ from jax import Array
 from ukemi import spatial
 from ukemi.collide.detect import Contacts, reach_of_pairs
 from ukemi.equality import equality_rows
+from ukemi.gathers import pick
 from ukemi.kinematics import Kinematics, Velocities, shared_reference, velocities
 from ukemi.model import Model
 from ukemi.penalty import Penalty, RowKinds
@@ -130,7 +131,7 @@ def _limit_rows(model: Model, q: Array) -> Block:
     tree, joints = model.tree, model.joints
     joint, side = joints.layout.limit_rows.T
     ball = tree.joint_type[joint] == BALL
-    value = q[tree.joint_qpos[joint]]
+    value = pick(q, tree.joint_qpos[joint])
     below, above = value - joints.range[joint, 0], joints.range[joint, 1] - value
     lower = (side < 0) | ((side == 0) & (below < above))
     distance, sign = jnp.where(lower, below, above), jnp.where(lower, 1.0, -1.0)

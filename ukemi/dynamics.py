@@ -7,6 +7,7 @@ import numpy as np
 from jax import Array
 
 from ukemi import spatial
+from ukemi.gathers import pick_rows
 from ukemi.kinematics import Kinematics, Velocities, accumulate, accumulate_before, kinematics, velocities
 from ukemi.model import Model, State
 
@@ -24,7 +25,7 @@ def body_inertias(model: Model, kin: Kinematics) -> Array:
     bodies = model.bodies
     axes = spatial.quat_to_mat(bodies.iquat)
     local = spatial.pseudo_inertia(bodies.mass, bodies.ipos, axes, bodies.inertia, bodies.products)
-    origin = jnp.pad(kin.ref[model.tree.body_tree][..., None], ((0, 0), (0, 1), (3, 0)))
+    origin = jnp.pad(pick_rows(kin.ref, model.tree.body_tree)[..., None], ((0, 0), (0, 1), (3, 0)))
     X = kin.X - origin
     return spatial.compose(spatial.compose(X, local), X.mT).reshape(-1, 16)
 

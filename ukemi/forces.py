@@ -9,6 +9,7 @@ from jax import Array
 from ukemi import spatial
 from ukemi.dynamics import gravity
 from ukemi.fluid import fluid_force, fluid_slope
+from ukemi.gathers import pick, pick_rows
 from ukemi.kinematics import Kinematics, difference, point_jacobian, site_frames
 from ukemi.model import Input, Model
 from ukemi.tree import BALL, FREE
@@ -217,7 +218,7 @@ def _select(model: Model, index: np.ndarray, offset: int = 0) -> np.ndarray:
 def _scalar_transmission(model: Model, kin, q: Array, index: np.ndarray) -> tuple[Array, Array]:
     gear = model.actuators.gear[index, 0]
     adr = model.tree.joint_qpos[model.actuators.layout.target[index, 0]]
-    return q[adr] * gear, gear[:, None] * _select(model, index)
+    return pick(q, adr) * gear, gear[:, None] * _select(model, index)
 
 
 def _in_parent(model: Model, index: np.ndarray) -> np.ndarray:
@@ -322,7 +323,7 @@ def spring_energy(model: Model, q: Array) -> Array:
 def body_wrench(model: Model, kin: Kinematics, xfrc: Array) -> Array:
     """Generalised force (nv,) of forces and torques (nb, 6) at the bodies' centres of mass, in world axes."""
     force, torque = xfrc[:, :3], xfrc[:, 3:]
-    arm = kin.com - kin.ref[model.tree.body_tree]
+    arm = kin.com - pick_rows(kin.ref, model.tree.body_tree)
     wrench = jnp.concatenate([torque + spatial.cross(arm, force), force], -1)
     return (kin.S * (model.tree.moves.T.astype(xfrc.dtype) @ wrench)).sum(-1)
 

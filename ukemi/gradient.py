@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 from jax.custom_derivatives import SymbolicZero
 
 
@@ -55,6 +56,20 @@ def filled(tangent, like):
     return jnp.zeros_like(like) if isinstance(tangent, SymbolicZero) else tangent
 
 
+# What a rollout keeps of each step for the backward pass: what only a search can find again. All else is recomputed.
+KEPT = "found by search"
+
+
+def keep(found):
+    """Mark what a solver or a collision routine found as worth keeping for the backward pass."""
+    return checkpoint_name(found, KEPT)
+
+
+def recomputing(step: Callable) -> Callable:
+    """`step`, whose backward pass keeps its inputs and what was found by search, and recomputes the rest."""
+    return jax.checkpoint(step, policy=jax.checkpoint_policies.save_only_these_names(KEPT), prevent_cse=False)
+
+
 def root(find: Callable, derivative: Callable) -> Callable:
     """`find(args) -> (z, facts)` with the implicit rule.
 
@@ -68,7 +83,7 @@ def root(find: Callable, derivative: Callable) -> Callable:
 
     def rule(primals, tangents):
         (args,), (along,) = primals, tangents
-        z, facts = solve(args)
+        z, facts = keep(solve(args))
         dz = derivative(z, args, along)
         return (z, facts), (zero_tangent(z) if dz is None else dz, zero_tangent(facts))
 

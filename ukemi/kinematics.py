@@ -13,6 +13,7 @@ from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
 from ukemi import spatial
+from ukemi.gathers import pick, pick_rows
 from ukemi.gradient import add_tangents, pushforward
 from ukemi.model import Input, Model, State
 from ukemi.tree import BALL, FREE, HINGE, SLIDE, Tree
@@ -90,7 +91,7 @@ def carry(model: Model, kin: Kinematics, shift: Array) -> Kinematics:
     tree = model.tree
     after = jnp.asarray(tree.anc.astype(kin.S.dtype)) @ (kin.S * shift[:, None])
     twist = _at(after, tree.body_dof)
-    turn, ref = twist[:, :3], kin.ref[tree.body_tree]
+    turn, ref = twist[:, :3], pick_rows(kin.ref, tree.body_tree)
 
     def moved(point):
         return twist[:, 3:] + spatial.cross(turn, point - ref)
@@ -100,7 +101,7 @@ def carry(model: Model, kin: Kinematics, shift: Array) -> Kinematics:
     dref = _tree_centers(model, com)
     # the reference point moves, too: linear parts are those of the point that is there now
     S = spatial.cross_motion(after, kin.S)
-    arm = dref[tree.body_tree[tree.dof_body]]
+    arm = pick_rows(dref, tree.body_tree[tree.dof_body])
     shifted = spatial.cross(kin.S[:, :3], arm)
     return Kinematics(X, com, dref, S + jnp.concatenate([jnp.zeros_like(shifted), shifted], -1))
 
@@ -192,13 +193,13 @@ def _motion_subspace(model: Model, X: Array, ref: Array, after: list[Array]) -> 
 def geom_frames(model: Model, kin: Kinematics) -> tuple[Array, Array]:
     """World positions (ng, 3) and rotations (ng, 3, 3) of the geoms."""
     local = spatial.pose(spatial.quat_to_mat(model.geoms.quat), model.geoms.pos)
-    X = spatial.materialize(spatial.compose(kin.X[model.geoms.layout.body], local))
+    X = spatial.materialize(spatial.compose(pick_rows(kin.X, model.geoms.layout.body), local))
     return X[:, :3, 3], X[:, :3, :3]
 
 
 def frames(kin: Kinematics, body: np.ndarray, pos: Array, quat: Array) -> tuple[Array, Array]:
     """World positions (n, 3) and quaternions (n, 4) of frames fixed to bodies."""
-    p, r = kin.pos[body], kin.quat[body]
+    p, r = pick_rows(kin.pos, body), pick_rows(kin.quat, body)
     return p + spatial.rotate(r, pos), spatial.quat_mul(r, quat)
 
 
@@ -239,7 +240,7 @@ def _at(values: Array, dof: np.ndarray) -> Array:
     """Rows of the given dofs, zero where there is none (-1)."""
     if not len(values):
         return jnp.zeros((len(dof), 6), values.dtype)
-    return jnp.where((dof >= 0)[:, None], values[np.maximum(dof, 0)], 0.0)
+    return jnp.where((dof >= 0)[:, None], pick_rows(values, np.maximum(dof, 0)), 0.0)
 
 
 # ---- point Jacobians --------------------------------------------------------------------------------------------
@@ -250,7 +251,7 @@ def shared_reference(tree: Tree, kin: Kinematics) -> tuple[Array, Array]:
     origin = kin.ref[0]
     if tree.ntree == 1:
         return origin, kin.S
-    arm = origin - kin.ref[tree.body_tree[tree.dof_body]]
+    arm = origin - pick_rows(kin.ref, tree.body_tree[tree.dof_body])
     moved = kin.S[:, 3:] + spatial.cross(kin.S[:, :3], arm)
     return origin, jnp.concatenate([kin.S[:, :3], moved], -1)
 
@@ -271,40 +272,40 @@ def integrate(tree: Tree, q: Array, v: Array, h) -> Array:
     """Move q (nq,) by the tangent vector h·v (nv,): rotations turn on the right, in the body frame."""
     if not len(tree.quat_joints):
         return q + h * v
-    moved = q[tree.linear_qpos] + h * v[tree.linear_dof]
-    turned = spatial.quat_integrate(q[tree.quat_qpos], h * v[tree.quat_dof])
+    moved = pick(q, tree.linear_qpos) + h * pick(v, tree.linear_dof)
+    turned = spatial.quat_integrate(pick(q, tree.quat_qpos), h * pick(v, tree.quat_dof))
     order = np.argsort(np.concatenate([tree.linear_qpos, tree.quat_qpos.ravel()]))
-    return jnp.concatenate([moved, turned.ravel()])[order]
+    return pick(jnp.concatenate([moved, turned.ravel()]), order)
 
 
 def tangent_vector(tree: Tree, q: Array, dq: Array) -> Array:
     """Tangent vector (nv,) of a rate dq (nq,) of the coordinates; rotations turn on the right."""
     if not len(tree.quat_joints):
         return dq
-    quat = q[tree.quat_qpos]
+    quat = pick(q, tree.quat_qpos)
     square = (quat * quat).sum(-1, keepdims=True)
     zero = square == 0
-    turn = 2 * spatial.quat_mul(spatial.quat_conj(quat), dq[tree.quat_qpos])[:, 1:]
+    turn = 2 * spatial.quat_mul(spatial.quat_conj(quat), pick(dq, tree.quat_qpos))[:, 1:]
     turn = jnp.where(zero, 0.0, turn / jnp.where(zero, 1.0, square))
     order = np.argsort(np.concatenate([tree.linear_dof, tree.quat_dof.ravel()]))
-    return jnp.concatenate([dq[tree.linear_qpos], turn.ravel()])[order]
+    return pick(jnp.concatenate([pick(dq, tree.linear_qpos), turn.ravel()]), order)
 
 
 def coordinate_rate(tree: Tree, q: Array, v: Array) -> Array:
     """q̇ (nq,): velocities, and ½ q ∘ ω for quaternions."""
     if not len(tree.quat_joints):
         return v
-    w = v[tree.quat_dof]
-    turn = spatial.quat_mul(q[tree.quat_qpos], jnp.concatenate([jnp.zeros_like(w[:, :1]), w], -1)) / 2
+    w = pick(v, tree.quat_dof)
+    turn = spatial.quat_mul(pick(q, tree.quat_qpos), jnp.concatenate([jnp.zeros_like(w[:, :1]), w], -1)) / 2
     order = np.argsort(np.concatenate([tree.linear_qpos, tree.quat_qpos.ravel()]))
-    return jnp.concatenate([v[tree.linear_dof], turn.ravel()])[order]
+    return pick(jnp.concatenate([pick(v, tree.linear_dof), turn.ravel()]), order)
 
 
 def difference(tree: Tree, q1: Array, q0: Array) -> Array:
     """Tangent vector (nv,) that `integrate` needs to go from q0 to q1."""
     if not len(tree.quat_joints):
         return q1 - q0
-    moved = q1[tree.linear_qpos] - q0[tree.linear_qpos]
-    a, b = spatial.quat_normalize(q1[tree.quat_qpos]), spatial.quat_normalize(q0[tree.quat_qpos])
+    moved = pick(q1, tree.linear_qpos) - pick(q0, tree.linear_qpos)
+    a, b = (spatial.quat_normalize(pick(x, tree.quat_qpos)) for x in (q1, q0))
     order = np.argsort(np.concatenate([tree.linear_dof, tree.quat_dof.ravel()]))
     return jnp.concatenate([moved, spatial.quat_sub(a, b).ravel()])[order]

@@ -1,5 +1,7 @@
 """Step, roll out, look inside: the functions that users call."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from jaxtyping import Float
 from ukemi import dynamics
 from ukemi.errors import InputError
 from ukemi.forces import activation_motion
+from ukemi.gradient import recomputing
 from ukemi.kinematics import coordinate_rate
 from ukemi.methods.base import Method
 from ukemi.methods.soft import Soft
@@ -27,16 +30,25 @@ def step(model: Model, state: State, ctrl=None, method: Method | None = None) ->
     return _step(model, state, as_input(model, ctrl), method or Soft())
 
 
-def rollout(model: Model, state: State, ctrls, method: Method | None = None) -> State:
-    """The T states that follow `state` under ctrls (T, nu), or under an `Input` whose fields lead with T."""
+def rollout(
+    model: Model, state: State, ctrls, method: Method | None = None, *, checkpoint: int | None = None
+) -> State:
+    """The T states that follow `state` under ctrls (T, nu), or under an `Input` whose fields lead with T.
+
+    checkpoint: how many steps a backward pass recomputes at a time, which bounds its memory to T / checkpoint states
+    and `checkpoint` steps. Left out, it keeps of every step the state, the contacts and the solution, a few kilobytes,
+    and solves nothing twice.
+    """
     _check_finite(ctrls)
+    if checkpoint is not None and checkpoint < 1:
+        raise InputError(f"rollout(checkpoint={checkpoint}): must be a positive number of steps.")
     inputs = ctrls if isinstance(ctrls, Input) else Input(jnp.asarray(ctrls, model.options.timestep.dtype))
     leaves = jax.tree.leaves(inputs)
     lengths = {leaf.shape[0] if leaf.ndim else None for leaf in leaves}
     if len(lengths) != 1 or None in lengths:
         raise InputError("rollout needs controls with one leading time axis, (T, nu); its inputs disagree on T.")
     as_input(model, jax.tree.map(lambda x: x[0], inputs) if leaves[0].shape[0] else Input())
-    return _rollout(model, state, inputs, method or Soft())
+    return _rollout(model, state, inputs, method or Soft(), checkpoint)
 
 
 @eqx.filter_jit
@@ -45,12 +57,24 @@ def _step(model: Model, state: State, inputs: Input, method: Method) -> State:
 
 
 @eqx.filter_jit
-def _rollout(model: Model, state: State, inputs: Input, method: Method) -> State:
-    def body(state, inputs):
+def _rollout(model: Model, state: State, inputs: Input, method: Method, checkpoint: int | None) -> State:
+    @recomputing
+    def body(model, state, inputs):
         after = method.step(model, state, as_input(model, inputs))
         return after, after
 
-    return jax.lax.scan(body, state, inputs)[1]
+    def steps(state, inputs):
+        return jax.lax.scan(partial(body, model), state, inputs)
+
+    length = jax.tree.leaves(inputs)[0].shape[0]
+    if checkpoint is None or checkpoint >= length:
+        return steps(state, inputs)[1]
+    whole = length - length % checkpoint
+    parts = jax.tree.map(lambda x: x[:whole].reshape(-1, checkpoint, *x.shape[1:]), inputs)
+    state, states = jax.lax.scan(jax.checkpoint(steps, prevent_cse=False), state, parts)
+    states = jax.tree.map(lambda x: x.reshape(whole, *x.shape[2:]), states)
+    rest = steps(state, jax.tree.map(lambda x: x[whole:], inputs))[1]
+    return jax.tree.map(lambda *x: jnp.concatenate(x), states, rest)
 
 
 def _check_finite(ctrl) -> None:

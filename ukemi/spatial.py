@@ -10,15 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ukemi.gathers import pick
+
 # ---- vectors ---------------------------------------------------------------------------------------------
 
 
 _NEXT, _LAST = np.array([1, 2, 0]), np.array([2, 0, 1])
-
-
-def pick(a: Array, index: np.ndarray) -> Array:
-    """Entries of the last axis at constant positions; fuses into its consumers, unlike slices and stacks."""
-    return jnp.asarray(a).at[..., index].get(mode="promise_in_bounds", unique_indices=False)
 
 
 def materialize(x):

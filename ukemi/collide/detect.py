@@ -14,7 +14,7 @@ from ukemi.batching import one_by_one
 from ukemi.collide import response
 from ukemi.collide.primitives import PAIRS, chunk_of
 from ukemi.collide.shapes import EMPTY, Shape
-from ukemi.gradient import zero_tangent
+from ukemi.gradient import keep, zero_tangent
 from ukemi.kinematics import Kinematics, geom_frames
 from ukemi.model import Model, PairLayout
 
@@ -87,7 +87,7 @@ def _detect(model: Model, shapes: Shape) -> Contacts:
 def _differentiate_detect(primals, tangents):
     """Contacts follow their shapes by the derivative of the pair functions; which contacts there are is constant."""
     (model, shapes), (_, along) = primals, tangents
-    contacts = _detect(model, shapes)
+    contacts = keep(_detect(model, shapes))
     tangent = zero_tangent(contacts)
     if any(not isinstance(t, SymbolicZero) for t in along):
         margin, gap = reach_of_pairs(model)

@@ -28,9 +28,11 @@ def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, contac
     spin = spatial.materialize(_axial(spatial.compose(turn, shapes.mat.mT)))
     tangent = jnp.concatenate([filled(along.pos, shapes.pos), spin], -1)
     geoms = jnp.asarray(layout.geoms)[contacts.pair]
-    columns = [tangent[geoms[:, 0]], tangent[geoms[:, 1]]]
+    # products with 0/1 matrices, whose transposes are no scatters
+    sides = (geoms[:, :, None] == np.arange(len(tangent))).astype(tangent.dtype)
+    columns = [sides[:, 0] @ tangent, sides[:, 1] @ tangent]
     if sized:
-        columns += [along.size[geoms[:, 0]], along.size[geoms[:, 1]]]
+        columns += [sides[:, 0] @ along.size, sides[:, 1] @ along.size]
     still = np.zeros(len(layout.groups), bool)
     G = one_by_one(partial(responses, layout, sized, still))(reach, shapes, contacts)
     moved = spatial.apply(G, jnp.concatenate(columns, -1))

@@ -1,0 +1,105 @@
+"""Gathers at constant positions whose transpose is a gather or a product, never a scatter.
+
+JAX transposes a gather into a scatter-add, which XLA's CPU backend runs as a loop of single updates: a few of them cost
+more than a whole step. At constant positions the transpose is known beforehand.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+_pick_p = Primitive("ukemi_pick")
+FEW = 3  # uses of one entry up to which its cotangents are gathered one by one
+
+
+class _Index:
+    """A constant index array, hashable by content."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = np.ascontiguousarray(array, np.int32)
+        self.key = self.array.shape, self.array.tobytes()
+
+    def __hash__(self):
+        return hash(self.key)
+
+    def __eq__(self, other):
+        return isinstance(other, _Index) and self.key == other.key
+
+
+def pick(a: Array, index: np.ndarray) -> Array:
+    """Entries of the last axis at constant positions (of any shape); fuses into its consumers, unlike slices."""
+    return _pick_p.bind(jnp.asarray(a), index=_Index(index))
+
+
+def pick_rows(a: Array, index: np.ndarray) -> Array:
+    """Rows (n, ...) of the first axis at constant positions (n,)."""
+    flat = a.reshape(len(a), -1)
+    return _pick_rows_p.bind(flat, index=_Index(index)).reshape(len(index), *a.shape[1:])
+
+
+def _gather(a: Array, *, index: _Index) -> Array:
+    return a.at[..., index.array].get(mode="promise_in_bounds", unique_indices=False)
+
+
+def _abstract(a, *, index: _Index):
+    return a.update(shape=(*a.shape[:-1], *index.array.shape))
+
+
+def _transpose(cotangent, a, *, index: _Index):
+    if type(cotangent) is ad.Zero:
+        return [ad.Zero(a.aval)]
+    width, flat = a.aval.shape[-1], index.array.ravel()
+    cotangent = cotangent.reshape(*a.aval.shape[:-1], -1)
+    uses = [np.nonzero(flat == i)[0] for i in range(width)]
+    most = max(map(len, uses))
+    if most > FEW:
+        return [cotangent @ (flat[:, None] == np.arange(width)).astype(cotangent.dtype)]
+    total = jnp.zeros(a.aval.shape, cotangent.dtype)
+    for k in range(most):
+        has = np.array([len(use) > k for use in uses])
+        total = total + jnp.where(has, pick(cotangent, np.array([use[k] if len(use) > k else 0 for use in uses])), 0.0)
+    return [total]
+
+
+def _batch(args, axes, *, index: _Index):
+    return pick(jnp.moveaxis(args[0], axes[0], 0), index.array), 0
+
+
+_pick_p.def_abstract_eval(_abstract)
+_pick_p.def_impl(_gather)
+ad.deflinear2(_pick_p, _transpose)
+batching.primitive_batchers[_pick_p] = _batch
+mlir.register_lowering(_pick_p, mlir.lower_fun(_gather, multiple_results=False))
+
+
+_pick_rows_p = Primitive("ukemi_pick_rows")
+
+
+def _gather_rows(a: Array, *, index: _Index) -> Array:
+    return a.at[index.array].get(mode="promise_in_bounds")
+
+
+def _abstract_rows(a, *, index: _Index):
+    return a.update(shape=(len(index.array), a.shape[1]))
+
+
+def _transpose_rows(cotangent, a, *, index: _Index):
+    if type(cotangent) is ad.Zero:
+        return [ad.Zero(a.aval)]
+    own = np.arange(a.aval.shape[0])[:, None] == index.array
+    return [jnp.asarray(own.astype(cotangent.dtype)) @ cotangent]
+
+
+def _batch_rows(args, axes, *, index: _Index):
+    a = jnp.moveaxis(args[0], axes[0], 1)  # (rows, batch, columns)
+    rows = _pick_rows_p.bind(a.reshape(a.shape[0], -1), index=index)
+    return rows.reshape(-1, *a.shape[1:]), 1
+
+
+_pick_rows_p.def_abstract_eval(_abstract_rows)
+_pick_rows_p.def_impl(_gather_rows)
+ad.deflinear2(_pick_rows_p, _transpose_rows)
+batching.primitive_batchers[_pick_rows_p] = _batch_rows
+mlir.register_lowering(_pick_rows_p, mlir.lower_fun(_gather_rows, multiple_results=False))
