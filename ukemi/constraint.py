@@ -14,8 +14,8 @@ from jax import Array
 from ukemi import spatial
 from ukemi.collide.detect import Contacts, reach_of_pairs
 from ukemi.equality import equality_rows
-from ukemi.gathers import pick
 from ukemi.kinematics import Kinematics, Velocities, shared_reference, velocities
+from ukemi.maps import mix, pick
 from ukemi.model import Model
 from ukemi.penalty import Penalty, RowKinds
 from ukemi.penalty import force as force_of
@@ -223,7 +223,7 @@ class Lever(NamedTuple):
 
     def motion(self, x: Array) -> Array:
         """J x (n, dim): relative motion of the second body in the contacts' frames for joint rates x (nv,)."""
-        V = self.mask @ (self.S * x[:, None])
+        V = mix(self.mask, self.S * x[:, None])
         linear = V[:, 3:] + spatial.cross(V[:, :3], self.arm)
         out = spatial.apply(self.frame, linear)
         return (
@@ -237,7 +237,7 @@ class Lever(NamedTuple):
         full = jnp.pad(force, ((0, 0), (0, 6 - self.dim)))
         push, twist = (spatial.apply(self.frame.mT, part) for part in (full[:, :3], full[:, 3:]))
         wrench = jnp.concatenate([twist + spatial.cross(self.arm, push), push], -1)
-        return (self.S * (self.mask.T @ wrench)).sum(-1)
+        return (self.S * (mix(self.mask.T, wrench))).sum(-1)
 
 
 def contact_lever(model: Model, kin: Kinematics, contacts: Contacts, dim: int) -> Lever:

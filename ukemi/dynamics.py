@@ -7,8 +7,8 @@ import numpy as np
 from jax import Array
 
 from ukemi import spatial
-from ukemi.gathers import pick_rows
 from ukemi.kinematics import Kinematics, Velocities, accumulate, accumulate_before, kinematics, velocities
+from ukemi.maps import mix, pick_rows
 from ukemi.model import Model, State
 
 
@@ -43,8 +43,7 @@ def smooth(model: Model, kin: Kinematics, v: Array) -> Smooth:
     pseudo = spatial.materialize(body_inertias(model, kin))
     velocity = velocities(tree, kin.S, v)
     force = _body_forces(model, pseudo, velocity, velocity.S_dot * v[:, None])
-    down = tree.moves.T.astype(v.dtype)
-    composite = spatial.materialize(down @ jnp.concatenate([pseudo, force], -1))
+    composite = spatial.materialize(mix(tree.moves.T, jnp.concatenate([pseudo, force], -1)))
     momentum = spatial.materialize(spatial.apply(spatial.spatial_inertia(composite[:, :16]), kin.S))
     product = momentum @ kin.S.T
     M = tree.anc * product + (tree.strict * product).T + jnp.diag(model.joints.armature)
@@ -82,7 +81,7 @@ def inertial_force(model: Model, kin: Kinematics, a: Array) -> Array:
 
 def _generalised(model: Model, kin: Kinematics, force: Array) -> Array:
     """Generalised force (nv,) of forces (nb, 6) on the bodies about their trees' reference points."""
-    return (kin.S * (model.tree.moves.T.astype(force.dtype) @ force)).sum(-1)
+    return (kin.S * (mix(model.tree.moves.T, force))).sum(-1)
 
 
 class Energy(NamedTuple):
@@ -152,7 +151,7 @@ def inertial_slope(model: Model, kin: Kinematics, a: Array) -> Array:
     rates = S * a[:, None]
     pseudo = body_inertias(model, kin)
     force = spatial.apply(spatial.spatial_inertia(pseudo), accumulate(tree, rates))
-    composite = jnp.asarray(tree.moves.T.astype(S.dtype)) @ jnp.concatenate([pseudo, force], -1)
+    composite = mix(tree.moves.T, jnp.concatenate([pseudo, force], -1))
     inertia, force = spatial.spatial_inertia(composite[:, :16]), composite[:, 16:]
     psi_ddot = spatial.materialize(spatial.cross_motion(accumulate_before(tree, rates), S))
     below = spatial.apply(inertia, psi_ddot) + spatial.cross_force(S, force)
@@ -185,5 +184,5 @@ def _composites(model: Model, pseudo: Array, velocity: Velocities, force: Array)
     half = spatial.materialize(spatial.compose(inertia, turn))
     B = spatial.force_bar_matrix(momentum) - half.mT - half  # I is symmetric: [V×]ᵀI = (I[V×])ᵀ
     parts = spatial.materialize(jnp.concatenate([pseudo, B.reshape(-1, 36), force], -1))
-    total = jnp.asarray(model.tree.moves.T.astype(V.dtype)) @ parts
+    total = mix(model.tree.moves.T, parts)
     return _Composites(spatial.spatial_inertia(total[:, :16]), total[:, 16:52].reshape(-1, 6, 6), total[:, 52:])

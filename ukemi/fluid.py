@@ -11,6 +11,7 @@ from jax import Array
 
 from ukemi import spatial
 from ukemi.kinematics import Kinematics
+from ukemi.maps import mix
 from ukemi.model import Model
 
 TINY = 1e-15  # lightest body that feels the fluid [kg], and least squared size of its box
@@ -24,7 +25,7 @@ def fluid_force(model: Model, kin: Kinematics, v: Array) -> Array:
     torque, force = spatial.apply(turn, wrench[:, :3]), spatial.apply(turn, wrench[:, 3:])
     arm = kin.com - kin.ref[model.tree.body_tree]
     about = jnp.concatenate([torque + spatial.cross(arm, force), force], -1)
-    return (kin.S * jnp.asarray(model.tree.moves.T.astype(v.dtype) @ about)).sum(-1)
+    return (kin.S * mix(model.tree.moves.T, about)).sum(-1)
 
 
 def fluid_slope(model: Model, kin: Kinematics, v: Array) -> Array:
@@ -47,7 +48,7 @@ def fluid_slope(model: Model, kin: Kinematics, v: Array) -> Array:
 def local_velocity(model: Model, kin: Kinematics, v: Array) -> tuple[Array, Array]:
     """Velocity (nb, 6) [angular; linear] relative to the fluid at the centres of mass in the boxes' axes (nb, 3, 3)."""
     turn = spatial.compose(kin.mat, spatial.quat_to_mat(model.bodies.iquat))
-    V = jnp.asarray(model.tree.moves.astype(v.dtype) @ (kin.S * v[:, None]))
+    V = mix(model.tree.moves, kin.S * v[:, None])
     arm = kin.com - kin.ref[model.tree.body_tree]
     linear = V[:, 3:] + spatial.cross(V[:, :3], arm) - model.options.wind
     return jnp.concatenate([spatial.apply(turn.mT, V[:, :3]), spatial.apply(turn.mT, linear)], -1), turn

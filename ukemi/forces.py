@@ -9,8 +9,8 @@ from jax import Array
 from ukemi import spatial
 from ukemi.dynamics import gravity
 from ukemi.fluid import fluid_force, fluid_slope
-from ukemi.gathers import pick, pick_rows
 from ukemi.kinematics import Kinematics, difference, point_jacobian, site_frames
+from ukemi.maps import mix, pick, pick_rows
 from ukemi.model import Input, Model
 from ukemi.tree import BALL, FREE
 
@@ -325,7 +325,7 @@ def body_wrench(model: Model, kin: Kinematics, xfrc: Array) -> Array:
     force, torque = xfrc[:, :3], xfrc[:, 3:]
     arm = kin.com - pick_rows(kin.ref, model.tree.body_tree)
     wrench = jnp.concatenate([torque + spatial.cross(arm, force), force], -1)
-    return (kin.S * (model.tree.moves.T.astype(xfrc.dtype) @ wrench)).sum(-1)
+    return (kin.S * mix(model.tree.moves.T, wrench)).sum(-1)
 
 
 def applied(model: Model, kin: Kinematics, inputs: Input, like: Array) -> Array:

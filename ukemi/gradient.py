@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.custom_derivatives import SymbolicZero
 
@@ -70,6 +71,23 @@ def recomputing(step: Callable) -> Callable:
     return jax.checkpoint(step, policy=jax.checkpoint_policies.save_only_these_names(KEPT), prevent_cse=False)
 
 
+def isolated(function: Callable) -> Callable:
+    """`function`, whose derivative shares no intermediate results with it.
+
+    Sharing would let the compiler fuse, and so round, the forward pass differently where derivatives are wanted.
+    """
+    plain = jax.custom_jvp(function)
+
+    def rule(primals, tangents):
+        apart = lax.optimization_barrier(primals)
+        along = pushforward(lambda args: function(*args), apart, tangents)
+        out = plain(*primals)
+        return out, zero_tangent(out) if along is None else along
+
+    plain.defjvp(rule, symbolic_zeros=True)
+    return plain
+
+
 def root(find: Callable, derivative: Callable) -> Callable:
     """`find(args) -> (z, facts)` with the implicit rule.
 
@@ -84,7 +102,7 @@ def root(find: Callable, derivative: Callable) -> Callable:
     def rule(primals, tangents):
         (args,), (along,) = primals, tangents
         z, facts = keep(solve(args))
-        dz = derivative(z, args, along)
+        dz = derivative(*lax.optimization_barrier((z, args)), along)
         return (z, facts), (zero_tangent(z) if dz is None else dz, zero_tangent(facts))
 
     solve.defjvp(rule, symbolic_zeros=True)

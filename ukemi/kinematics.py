@@ -4,6 +4,7 @@ Passes over the tree are products with constant 0/1 matrices and ⌈log₂ depth
 loops over bodies.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -13,8 +14,8 @@ from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
 from ukemi import spatial
-from ukemi.gathers import pick, pick_rows
-from ukemi.gradient import add_tangents, pushforward
+from ukemi.gradient import add_tangents, isolated, pushforward
+from ukemi.maps import mix, pick, pick_rows
 from ukemi.model import Input, Model, State
 from ukemi.tree import BALL, FREE, HINGE, SLIDE, Tree
 
@@ -89,7 +90,7 @@ def carry(model: Model, kin: Kinematics, shift: Array) -> Kinematics:
     With V = anc (S δ) about the reference point, δX_b = [V_b×] X_b and δS_j = V_j × S_j (design: tree algebra).
     """
     tree = model.tree
-    after = jnp.asarray(tree.anc.astype(kin.S.dtype)) @ (kin.S * shift[:, None])
+    after = mix(tree.anc, kin.S * shift[:, None])
     twist = _at(after, tree.body_dof)
     turn, ref = twist[:, :3], pick_rows(kin.ref, tree.body_tree)
 
@@ -154,7 +155,7 @@ def _tree_centers(model: Model, com: Array) -> Array:
     member = (np.arange(tree.ntree)[:, None] == tree.body_tree) & tree.moves.any(1)
     weight = member.astype(com.dtype) * model.bodies.mass
     total = weight.sum(1, keepdims=True)
-    return (weight / jnp.where(total == 0, 1.0, total)) @ com
+    return ((weight / jnp.where(total == 0, 1.0, total))[..., None] * com).sum(1)
 
 
 def _local_screws(model: Model) -> tuple[Array, Array]:
@@ -221,19 +222,19 @@ class Velocities(NamedTuple):
 
 def velocities(tree: Tree, S: Array, v: Array) -> Velocities:
     """Velocities of joints and bodies for joint velocities v (nv,)."""
-    after = spatial.materialize(tree.anc.astype(S.dtype) @ (S * v[:, None]))  # V_j of every dof's joint
+    after = spatial.materialize(mix(tree.anc, S * v[:, None]))  # V_j of every dof's joint
     before = _at(after, tree.dof_above)
     return Velocities(*spatial.materialize((before, spatial.cross_motion(after, S), _at(after, tree.body_dof))))
 
 
 def accumulate(tree: Tree, rates: Array) -> Array:
     """Sum (nb, 6) over the dofs that move each body of their contributions (nv, 6)."""
-    return _at(jnp.asarray(tree.anc.astype(rates.dtype) @ rates), tree.body_dof)
+    return _at(mix(tree.anc, rates), tree.body_dof)
 
 
 def accumulate_before(tree: Tree, rates: Array) -> Array:
     """Sum (nv, 6) over the dofs above each dof's own block of their contributions (nv, 6)."""
-    return _at(jnp.asarray(tree.anc.astype(rates.dtype) @ rates), tree.dof_above)
+    return _at(mix(tree.anc, rates), tree.dof_above)
 
 
 def _at(values: Array, dof: np.ndarray) -> Array:
@@ -272,6 +273,10 @@ def integrate(tree: Tree, q: Array, v: Array, h) -> Array:
     """Move q (nq,) by the tangent vector h·v (nv,): rotations turn on the right, in the body frame."""
     if not len(tree.quat_joints):
         return q + h * v
+    return isolated(partial(_integrate, tree))(q, v, jnp.asarray(h, v.dtype))
+
+
+def _integrate(tree: Tree, q: Array, v: Array, h: Array) -> Array:
     moved = pick(q, tree.linear_qpos) + h * pick(v, tree.linear_dof)
     turned = spatial.quat_integrate(pick(q, tree.quat_qpos), h * pick(v, tree.quat_dof))
     order = np.argsort(np.concatenate([tree.linear_qpos, tree.quat_qpos.ravel()]))

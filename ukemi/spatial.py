@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.gathers import pick
+from ukemi.maps import pick
 
 # ---- vectors ---------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from ukemi.batching import one_by_one
 from ukemi.collide.primitives import PAIRS, chunk_of
 from ukemi.collide.shapes import Hit, Shape
 from ukemi.gradient import filled
+from ukemi.maps import mix
 from ukemi.model import PairLayout
 
 
@@ -30,9 +31,9 @@ def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, contac
     geoms = jnp.asarray(layout.geoms)[contacts.pair]
     # products with 0/1 matrices, whose transposes are no scatters
     sides = (geoms[:, :, None] == np.arange(len(tangent))).astype(tangent.dtype)
-    columns = [sides[:, 0] @ tangent, sides[:, 1] @ tangent]
+    columns = [mix(sides[:, 0], tangent), mix(sides[:, 1], tangent)]
     if sized:
-        columns += [sides[:, 0] @ along.size, sides[:, 1] @ along.size]
+        columns += [mix(sides[:, 0], along.size), mix(sides[:, 1], along.size)]
     still = np.zeros(len(layout.groups), bool)
     G = one_by_one(partial(responses, layout, sized, still))(reach, shapes, contacts)
     moved = spatial.apply(G, jnp.concatenate(columns, -1))

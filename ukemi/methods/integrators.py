@@ -5,6 +5,7 @@ that they take implicitly: Euler the joints' damping, implicitfast also the actu
 of bodies that float alone, implicit all but the constraints'.
 """
 
+from functools import partial
 from typing import NamedTuple, cast
 
 import jax
@@ -16,7 +17,9 @@ from jax import Array, lax
 from ukemi import spatial
 from ukemi.dynamics import bias_slope
 from ukemi.forces import Actuation, activation_motion, acts_on_joints, next_activation, passive_slope, wrap_activation
+from ukemi.gradient import isolated
 from ukemi.kinematics import Kinematics, Velocities, integrate
+from ukemi.maps import pick
 from ukemi.model import Cache, Input, Model, State
 
 NAMES = ("Euler", "implicitfast", "implicit", "RK4")
@@ -122,6 +125,7 @@ def advance_slopes(model: Model, state: State, after: State, E: Array, inputs: I
 
     v⁺ = v + h e and q⁺ = q ⊕ h v⁺; on a rotation δ⁺ = R(h ω⁺)ᵀ δ + h J_r(h ω⁺) δω⁺.
     """
+    state, after, E = spatial.materialize((state, after, E))  # apart from the step: see `gradient.isolated`
     h, nv, tree = model.options.timestep, model.nv, model.tree
     rest = E.shape[1] - 2 * nv
     velocity = h * E + np.eye(nv, 2 * nv + rest, nv, dtype=E.dtype)
@@ -201,7 +205,11 @@ def _pull_back(model: Model, shift: Array, v: Array) -> Array:
     tree = model.tree
     if not len(tree.quat_joints):
         return v
-    u, w = shift[tree.quat_dof], v[tree.quat_dof]
+    return isolated(partial(_turn_back, tree))(shift, v)
+
+
+def _turn_back(tree, shift: Array, v: Array) -> Array:
+    u, w = pick(shift, tree.quat_dof), pick(v, tree.quat_dof)
     square = (u * u).sum(-1, keepdims=True)
     small = square < 0.01
     angle = jnp.sqrt(jnp.where(small, 1.0, square))

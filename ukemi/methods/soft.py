@@ -89,7 +89,7 @@ class Soft(Method):
         motion = self.accelerate(model, state, inputs, integrator)
         here = b_.here_at(model, state, inputs, motion.kin, motion.contacts)
         implicit = integrator if i_.takes_slope(integrator, model) else None
-        z = motion.acceleration, motion.effective
+        z, here = lax.optimization_barrier(((motion.acceleration, motion.effective), here))  # see `gradient.isolated`
         _, E = b_.jacobians(self.kinds(model), implicit, z, here)
         after = self._after(model, state, motion, i_.advance(model, state, motion, inputs))
         return after, i_.advance_slopes(model, state, after, E, inputs)

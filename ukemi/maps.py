@@ -1,7 +1,8 @@
-"""Gathers at constant positions whose transpose is a gather or a product, never a scatter.
+"""Linear maps whose transposes are as fast as they are: gathers at constant positions, products with masks.
 
-JAX transposes a gather into a scatter-add, which XLA's CPU backend runs as a loop of single updates: a few of them cost
-more than a whole step. At constant positions the transpose is known beforehand.
+JAX transposes a gather into a scatter-add, which XLA's CPU backend runs as a loop of single updates: a few of them
+cost more than a whole step. At constant positions the transpose is known beforehand. And it transposes a product with
+a matrix into a contraction over leading axes, which that backend hands to a thread pool; here the transpose is given.
 """
 
 import jax.numpy as jnp
@@ -103,3 +104,55 @@ _pick_rows_p.def_impl(_gather_rows)
 ad.deflinear2(_pick_rows_p, _transpose_rows)
 batching.primitive_batchers[_pick_rows_p] = _batch_rows
 mlir.register_lowering(_pick_rows_p, mlir.lower_fun(_gather_rows, multiple_results=False))
+
+
+# ---- products with matrices that have no derivative ------------------------------------------------------------------
+
+_mix_p = Primitive("ukemi_mix")
+
+
+def mix(matrix, x: Array) -> Array:
+    """matrix @ x for a matrix (m, n) without derivative, constant or not, and x (n, ...)."""
+    matrix = jnp.asarray(matrix, x.dtype)
+    flat = x.reshape(len(x), -1)
+    return _mix_p.bind(matrix, matrix.T, flat).reshape(len(matrix), *x.shape[1:])
+
+
+def _product(matrix, transposed, x):
+    return matrix @ x
+
+
+def _mix_jvp(primals, tangents):
+    matrix, transposed, x = primals
+    if not all(type(t) is ad.Zero for t in tangents[:2]):
+        raise TypeError("mix has no derivative in its matrix.")
+    out = _mix_p.bind(*primals)
+    along = tangents[2]
+    return out, ad.Zero.from_primal_value(out) if type(along) is ad.Zero else _mix_p.bind(matrix, transposed, along)
+
+
+def _mix_transpose(cotangent, matrix, transposed, x):
+    if type(cotangent) is ad.Zero:
+        return None, None, ad.Zero(x.aval)
+    return None, None, _mix_p.bind(transposed, matrix, cotangent)
+
+
+def _mix_batch(args, axes):
+    matrix, transposed, x = args
+    if axes[0] is None and axes[1] is None:  # the batch becomes columns
+        x = jnp.moveaxis(x, axes[2], 1)
+        return _mix_p.bind(matrix, transposed, x.reshape(x.shape[0], -1)).reshape(-1, *x.shape[1:]), 1
+    moved = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(args, axes, strict=True)]
+    return jnp.matmul(moved[0], moved[2]), 0
+
+
+def _mix_abstract(matrix, transposed, x):
+    return x.update(shape=(matrix.shape[0], x.shape[1]))
+
+
+_mix_p.def_abstract_eval(_mix_abstract)
+_mix_p.def_impl(_product)
+ad.primitive_jvps[_mix_p] = _mix_jvp
+ad.primitive_transposes[_mix_p] = _mix_transpose
+batching.primitive_batchers[_mix_p] = _mix_batch
+mlir.register_lowering(_mix_p, mlir.lower_fun(_product, multiple_results=False))
