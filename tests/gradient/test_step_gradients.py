@@ -62,7 +62,7 @@ scene("joints", S(features.chain(
     features.SLIDE.format('limited="true" range="-.1 .2" margin=".05" frictionloss="2" ref=".1" solreflimit="-300 -20"'),
     features.HINGE.format('frictionloss=".3" springref="20" stiffness="3" solreffriction=".1 .5" solimpfriction=".4 .6 .1 .3 2"') + features.BALL.format('frictionloss=".05"'),
 )), *BODY, *JOINT, "joints.margin", "joints.solref_limit", "joints.solimp_limit", "joints.solref_friction", "joints.solimp_friction", "joints.armature", "joints.axis", "joints.qpos0", "joints.qpos_spring")  # fmt: skip
-scene("actuators", lambda: forces.build(integrator="implicitfast", actuator=forces.actuators(["hinge", "site turned"], forces.KINDS)), "act", "ctrl", "mocap_quat", "actuators.gain", "actuators.bias", "actuators.time_constant", "actuators.gear", "sites.quat")
+scene("actuators", lambda: forces.build(integrator="implicitfast", actuator=forces.actuators(["hinge", "site on mocap"], forces.KINDS)), "act", "ctrl", "mocap_quat", "actuators.gain", "actuators.bias", "actuators.time_constant", "actuators.gear", "sites.quat")
 scene("mocap and explicit pairs", S(features.FLOOR.format("") + """
     <body name="hand" mocap="true" pos="0 0 .5" quat=".9 .2 0 0"><geom type="box" size=".2 .2 .02"/></body>
     <body name="tool" pos="0 0 .6"><freejoint/><geom name="tool" size=".05" contype="0" conaffinity="0"/></body>
@@ -78,7 +78,12 @@ scene("fluid and held weight", lambda: forces.build(
 ), "bodies.gravcomp", "options.density", "options.viscosity", "options.wind", "joints.stiffness")  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SCENES)
+def parametrized(names, slow):
+    """Parameters of which some are for the slow run."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name in slow else name for name in names]
+
+
+@pytest.mark.parametrize("name", parametrized(SCENES, ("RK4, elliptic", "implicit, pyramidal", "contact dimensions, pyramidal")))
 def test_features(name):
     model, effects = SCENES[name]
     check(model, *effects)
@@ -129,7 +134,7 @@ def test_pairs_of_shapes_in_contact(pair):
 # ---- models ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["ukemi/hopper", "ukemi/quadruped"])
+@pytest.mark.parametrize("name", parametrized(["ukemi/hopper", "ukemi/quadruped"], ["ukemi/quadruped"]))
 def test_models(name):
     report = check(CASES[name], *BODY, *CONTACT, samples=4)
     assert report.touching
@@ -160,7 +165,7 @@ def gradients(model: uk.Model, method: uk.Soft):
     return lambda state, inputs: of(state.q, state.v, inputs.ctrl, model, state, inputs)
 
 
-@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+@pytest.mark.parametrize("cone", parametrized(["pyramidal", "elliptic"], ["pyramidal"]))
 def test_every_solver_gives_the_gradient_of_newton(cone):
     model = uk.load(S(features.EVERYTHING, 'timestep=".005"', features.EVERYTHING_MORE))
     options = {"cone": cone, "iterations": 3000, "line_search_iterations": 100, "tolerance": 1e-13}
@@ -188,7 +193,7 @@ def assert_same(a: uk.State, b: uk.State) -> None:
             np.testing.assert_array_equal(x, y, err_msg=name)
 
 
-@pytest.mark.parametrize("name", BITWISE)
+@pytest.mark.parametrize("name", parametrized(BITWISE, ["quadruped, RK4"]))
 def test_gradients_leave_the_step_bitwise_the_same(name):
     source, options = BITWISE[name]
     model, method = uk.load(source), uk.Soft(**options)
@@ -233,7 +238,7 @@ ROLLOUTS = ["ukemi/hopper", "ukemi/quadrotor"]
 MANY_ROLLOUTS = ["ukemi/humanoid", "ukemi/half_cheetah", "ukemi/quadruped", "ukemi/ant", "ukemi/arm", "ukemi/box"]
 
 
-@pytest.mark.parametrize("name", [*ROLLOUTS, *(pytest.param(n, marks=pytest.mark.slow) for n in MANY_ROLLOUTS)])
+@pytest.mark.parametrize("name", parametrized(ROLLOUTS + MANY_ROLLOUTS, MANY_ROLLOUTS))
 def test_rollout_gradients(name):
     """32 steps: the gradient along random directions has the cosine of central differences, and leaves states alone."""
     steps, rng = 32, np.random.default_rng(5)
