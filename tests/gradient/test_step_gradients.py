@@ -195,27 +195,47 @@ def assert_same(a: uk.State, b: uk.State) -> None:
 
 @pytest.mark.parametrize("name", parametrized(BITWISE, ["quadruped, RK4"]))
 def test_gradients_leave_the_step_bitwise_the_same(name):
+    """Eager or compiled, forward or reverse mode; the model an argument, since XLA folds what it knows."""
     source, options = BITWISE[name]
     model, method = uk.load(source), uk.Soft(**options)
-    plain = jax.jit(lambda state, inputs: uk.step(model, state, inputs, method))
-    reverse = jax.jit(gradients(model, method))
+    plain = jax.jit(lambda model, state, inputs: uk.step(model, state, inputs, method))
+    reverse = jax.jit(lambda model, state, inputs: gradients(model, method)(state, inputs))
 
     @jax.jit
-    def forward(state, inputs):
+    def forward(model, state, inputs):
         def after(v, ctrl):
             there = uk.State(state.q, v, state.act, state.time, state.status, state.cache)
-            return uk.step(model, there, dataclasses.replace(inputs, ctrl=ctrl), method)
+            moved = uk.step(model, there, dataclasses.replace(inputs, ctrl=ctrl), method)
+            return moved.v, moved.q
 
-        return jax.jvp(lambda v, c: (after(v, c).v, after(v, c).q), (state.v, inputs.ctrl), (state.v, inputs.ctrl))
+        out, push = jax.linearize(after, state.v, inputs.ctrl)
+        return out, push(state.v, inputs.ctrl), jax.jvp(after, (state.v, inputs.ctrl), (state.v, inputs.ctrl))
 
     for state, inputs in random_states(model, 4, seed=4):
-        moved = plain(state, inputs)
+        moved = plain(model, state, inputs)
         assert_same(uk.step(model, state, inputs, method), moved)
-        (_, again), _ = reverse(state, inputs)
+        (_, again), _ = reverse(model, state, inputs)
         assert_same(again, moved)
-        (v, q), _ = forward(state, inputs)
-        np.testing.assert_array_equal(v, moved.v)
-        np.testing.assert_array_equal(q, moved.q)
+        linearized, _, (pushed, _) = forward(model, state, inputs)
+        for v, q in (linearized, pushed):
+            np.testing.assert_array_equal(v, moved.v)
+            np.testing.assert_array_equal(q, moved.q)
+
+
+def test_gradients_leave_a_rollout_bitwise_the_same():
+    model, steps = uk.load("quadruped"), 24
+    ctrls = jnp.asarray(0.3 * np.random.default_rng(0).normal(size=(steps, model.nu)))
+
+    def loss(ctrls, v, model, state):
+        there = uk.State(state.q, v, state.act, state.time, state.status, state.cache)
+        states = uk.rollout(model, there, ctrls)
+        return (states.v**2).sum(), states
+
+    reverse = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2), has_aux=True))
+    plain = jax.jit(lambda ctrls, model, state: uk.rollout(model, state, ctrls))
+    for state, _ in random_states(model, 3, seed=4):
+        (_, states), _ = reverse(ctrls, state.v, model, state)
+        assert_same(states, plain(ctrls, model, state))
 
 
 def rollout_loss(model: uk.Model, method: uk.Soft, ctrls, weights):
