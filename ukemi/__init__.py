@@ -22,10 +22,12 @@ if TYPE_CHECKING:
         UnsupportedModelError,
     )
     from ukemi.gradient_report import GradientReport, check_gradients
+    from ukemi.linear import Linearization, linearize
     from ukemi.loading import load
     from ukemi.methods.soft import Soft
     from ukemi.model import Input, Model, State, initial_state
     from ukemi.simulate import contacts, energy, inverse, rollout, step, vector_field
+    from ukemi.softness import smooth_onset
     from ukemi.status import Status, raise_if_failed
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "GradientReport",
     "Input",
     "InputError",
+    "Linearization",
     "Model",
     "ModelFileError",
     "Soft",
@@ -46,10 +49,12 @@ __all__ = [
     "energy",
     "initial_state",
     "inverse",
+    "linearize",
     "load",
     "raise_if_failed",
     "refresh",
     "rollout",
+    "smooth_onset",
     "step",
     "vector_field",
 ]
@@ -65,10 +70,12 @@ _HOMES = {
         "UnsupportedModelError",
     ),
     "ukemi.gradient_report": ("GradientReport", "check_gradients"),
+    "ukemi.linear": ("Linearization", "linearize"),
     "ukemi.loading": ("load",),
     "ukemi.methods.soft": ("Soft",),
     "ukemi.model": ("Input", "Model", "State", "initial_state"),
     "ukemi.simulate": ("contacts", "energy", "inverse", "rollout", "step", "vector_field"),
+    "ukemi.softness": ("smooth_onset",),
     "ukemi.status": ("Status", "raise_if_failed"),
 }
 # A name must not be that of a module of this package: importing the module would put it in the name's place.

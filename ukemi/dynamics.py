@@ -166,7 +166,7 @@ def bias_slope(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
     rate = spatial.cross_motion(velocity.before, S) + velocity.S_dot
     left = jnp.concatenate([spatial.apply(terms.B.mT, S), spatial.apply(terms.inertia, S)], -1)
     below = spatial.apply(terms.B, S) + spatial.apply(terms.inertia, rate)
-    return tree.anc * (left @ jnp.concatenate([S, rate], -1).T) + tree.strict.T * (S @ below.T)
+    return jnp.asarray(tree.anc * (left @ jnp.concatenate([S, rate], -1).T) + tree.strict.T * (S @ below.T))
 
 
 class _Composites(NamedTuple):

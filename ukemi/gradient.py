@@ -16,7 +16,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.custom_derivatives import SymbolicZero
 
 
-def pushforward(function: Callable, primals, tangents):
+def pushforward(function: Callable, primals, tangents) -> Any:
     """Derivative of `function(primals)` along `tangents`, whose leaves may be SymbolicZero; None if all are."""
     leaves, structure = jax.tree.flatten(primals)
     along = jax.tree.leaves(tangents, is_leaf=lambda t: isinstance(t, SymbolicZero))
@@ -46,7 +46,7 @@ def _float0(x):
     return np.zeros(jnp.shape(x), jax.dtypes.float0)
 
 
-def add_tangents(*tangents):
+def add_tangents(*tangents) -> Any:
     """Sum of tangents, of which any may be None."""
     present = [t for t in tangents if t is not None]
     return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *present) if present else None

@@ -38,7 +38,7 @@ def leaf(model: Model, name: str) -> Array:
     """The float array that a name such as "bodies.mass" means."""
     group, _, field = name.partition(".")
     value = getattr(getattr(model, group, None), field, None) if field else None
-    if not isinstance(value, (Array, jax.core.Tracer)) or not jnp.issubdtype(value.dtype, jnp.floating):
+    if not isinstance(value, Array) or not jnp.issubdtype(value.dtype, jnp.floating):
         raise InputError(f"{name!r} is not a parameter of the model; names look like 'bodies.mass', 'options.gravity'.")
     return value
 

@@ -19,7 +19,10 @@ GEOM_TYPES = {
     int(mujoco.mjtGeom.mjGEOM_ELLIPSOID): "ellipsoid",
     int(mujoco.mjtGeom.mjGEOM_CYLINDER): "cylinder",
     int(mujoco.mjtGeom.mjGEOM_BOX): "box",
-    int(mujoco.mjtGeom.mjGEOM_MESH): "mesh",  # visual only
+    # visual only
+    int(mujoco.mjtGeom.mjGEOM_MESH): "mesh",
+    int(mujoco.mjtGeom.mjGEOM_HFIELD): "mesh",
+    int(mujoco.mjtGeom.mjGEOM_SDF): "mesh",
 }
 INTEGRATORS = {0: "Euler", 1: "RK4", 2: "implicit", 3: "implicitfast"}
 SOLVERS = {0: "PGS", 1: "CG", 2: "Newton"}

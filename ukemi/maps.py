@@ -7,7 +7,7 @@ a matrix into a contraction over leading axes, which that backend hands to a thr
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, typeof
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -128,7 +128,7 @@ def _mix_jvp(primals, tangents):
         raise TypeError("mix has no derivative in its matrix.")
     out = _mix_p.bind(*primals)
     along = tangents[2]
-    return out, ad.Zero.from_primal_value(out) if type(along) is ad.Zero else _mix_p.bind(matrix, transposed, along)
+    return out, ad.Zero(typeof(out)) if type(along) is ad.Zero else _mix_p.bind(matrix, transposed, along)
 
 
 def _mix_transpose(cotangent, matrix, transposed, x):

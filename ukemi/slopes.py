@@ -63,7 +63,7 @@ def contact_slopes(kinds: RowKinds, scene, a: Array, follow: "Follow") -> Constr
 
 def still_groups(model: Model) -> np.ndarray:
     """Groups of pairs (n,) bool whose first geoms belong to bodies that no joint moves."""
-    moved = model.tree.moves.any(1)[model.geoms.layout.body]
+    moved = np.asarray(model.tree.moves.any(1))[model.geoms.layout.body]
     return np.array([not moved[group.geoms[:, 0]].any() for group in model.pairs.layout.groups])
 
 

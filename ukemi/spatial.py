@@ -131,7 +131,7 @@ def right_jacobian(u: Array) -> Array:
     first = jnp.where(small, first, (1 - jnp.cos(angle)) / angle**2)
     second = jnp.where(small, second, (angle - jnp.sin(angle)) / angle**3)
     turn = skew(u)
-    return np.eye(3, dtype=u.dtype) - first * turn + second * compose(turn, turn)
+    return jnp.eye(3, dtype=u.dtype) - first * turn + second * compose(turn, turn)
 
 
 def quat_log(q: Array) -> Array:

@@ -165,7 +165,7 @@ def _examine(layout: PairLayout, g: int, index, posed: Posed) -> Found:
     a, b = (jax.tree.map(lambda x, k=k: x[k], posed.shapes) for k in (geoms[:, 0], geoms[:, 1]))
     hit = jax.vmap(pair.function)(a, b, posed.reach[first + index])
     data = jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1)
-    which = np.tile(np.arange(pair.points, dtype=np.int32), len(geoms))
+    which = jnp.asarray(np.tile(np.arange(pair.points, dtype=np.int32), len(geoms)))
     return Found(hit.distance.reshape(-1), data, jnp.repeat(jnp.asarray(first + index), pair.points), which)
 
 

@@ -236,11 +236,10 @@ def _force_slopes(kinds: RowKinds, here: Here, a: Array) -> s_.ForceSlopes:
         out = jnp.zeros_like(a) if plain else applied(here)
         return out + scalar_force(kinds, here, a) if rows else out
 
-    total = _columns(force, here) if rows or not plain else None
     if not plain:
-        return total
+        return _columns(force, here)
     slopes = s_.force_slopes(model, here.kin, here.q, here.v, here.act, cast(Array, here.inputs.ctrl))
-    return jax.tree.map(jnp.add, slopes, total) if rows else slopes
+    return jax.tree.map(jnp.add, slopes, _columns(force, here)) if rows else slopes
 
 
 def _columns(function, here: Here) -> s_.ForceSlopes:

@@ -1,0 +1,176 @@
+"""`uk.linearize` against AD of the step and differences; it shares no derivative code with the vector rule."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ukemi as uk
+from ukemi.kinematics import integrate
+from ukemi.methods.base import columns
+from ukemi.model import as_input
+from ukemi.tree import FREE
+
+EVERYTHING = """
+<mujoco>
+  <option timestep="0.004"><flag energy="enable"/></option>
+  <default><geom condim="{condim}" friction="0.7 0.02 0.01"/></default>
+  <worldbody>
+    <geom type="plane" size="5 5 .1"/>
+    <body name="base" pos="0 0 .19"><freejoint/>
+      <geom type="box" size=".2 .15 .05"/><site name="jet" pos=".1 0 0" euler="20 0 30"/>
+      <body name="leg" pos=".2 0 0"><joint name="hip" axis="0 1 0" range="-20 5" limited="true" damping=".3"
+            stiffness="2" frictionloss=".05" armature=".01"/>
+        <geom type="capsule" fromto="0 0 0 .15 0 -.16" size=".03"/>
+        <body name="foot" pos=".15 0 -.16"><joint name="ankle" type="ball" damping=".02" stiffness=".4"
+              range="0 40" limited="true"/><geom type="sphere" size=".035"/></body>
+      </body>
+    </body>
+    <body name="rail" pos="-.6 0 .3"><joint name="slide" type="slide" axis="1 0 .2" range="-.1 .1" limited="true"/>
+      <geom type="cylinder" size=".05 .1"/>
+      <body name="flap" pos="0 0 -.15"><joint name="hinge" axis="0 1 0"/>
+        <geom type="ellipsoid" size=".04 .05 .16"/></body>
+    </body>
+  </worldbody>
+  <equality><joint joint1="hinge" joint2="slide" polycoef="0 1.5 .2 0 0"/>
+    <connect body1="rail" body2="world" anchor=".02 0 0" solref=".05 1"/></equality>
+  <actuator>
+    <position joint="hip" kp="5" kv=".4" ctrlrange="-1 1"/><motor joint="ankle" gear=".1 .2 .05"/>
+    <general site="jet" gear="0 0 1 0 .1 0"/><velocity joint="slide" kv=".7"/>
+    <general joint="hinge" dyntype="filter" dynprm=".05" gainprm="2" biastype="affine" biasprm="0 -1 -.1"/>
+  </actuator>
+</mujoco>"""
+
+
+BALL = """
+<mujoco><worldbody>
+  <geom type="plane" size="1 1 1"/>
+  <body pos="0 0 .1"><freejoint/><geom size=".1"/></body>
+</worldbody></mujoco>"""
+
+
+def contact_state(model, seed=0, shift=2e-3, steps=25):
+    """A state in contact, away from the settled one."""
+    rng = np.random.default_rng(seed)
+    state, ctrl = uk.initial_state(model), jnp.asarray(0.2 * rng.normal(size=model.nu))
+    for _ in range(steps):
+        state = uk.step(model, state, ctrl)
+    q = integrate(model.tree, state.q, jnp.asarray(shift * rng.normal(size=model.nv)), 1.0)
+    if model.tree.joint_type[0] == FREE:
+        q = q.at[2].add(-2 * shift)
+    return uk.initial_state(model, q=q, v=state.v, act=state.act), ctrl
+
+
+def assert_agrees(model, method, state, ctrl):
+    lin = uk.linearize(model, state, ctrl, method)
+    after, J = jax.jit(lambda: columns(method.step, model, state, as_input(model, ctrl)))()
+    n = 2 * model.nv + model.na
+    assert lin.A.shape == (n, n) and lin.B.shape == (n, model.nu)
+    np.testing.assert_allclose(lin.A, J[:, :n], rtol=0, atol=1e-10 * max(1, float(jnp.abs(J).max())))
+    np.testing.assert_allclose(lin.B, J[:, n:], rtol=0, atol=1e-10 * max(1, float(jnp.abs(J).max())))
+    step = uk.step(model, state, ctrl, method)
+    for name in ("q", "v", "act", "time", "status"):
+        assert (getattr(lin.next, name) == getattr(step, name)).all(), name
+
+
+@pytest.mark.parametrize(
+    ("integrator", "cone", "condim"),
+    [
+        ("Euler", "pyramidal", 3),
+        ("implicitfast", "elliptic", 6),
+        pytest.param("implicit", "pyramidal", 6, marks=pytest.mark.slow),
+        pytest.param("RK4", "elliptic", 4, marks=pytest.mark.slow),
+    ],
+)
+def test_everything_at_once(integrator, cone, condim):
+    model = uk.load(EVERYTHING.format(condim=condim))
+    state, ctrl = contact_state(model, steps=70)
+    assert uk.contacts(model, state).active.sum() >= 2
+    assert_agrees(model, uk.Soft(integrator=integrator, cone=cone), state, ctrl)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "half_cheetah",
+        "quadrotor",
+        "billiards",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("humanoid", "ant", "arm")),
+    ],
+)
+def test_built_in_models(name):
+    model = uk.load(name)
+    state, ctrl = contact_state(model)
+    assert_agrees(model, uk.Soft(), state, ctrl)
+
+
+def test_parameters_by_name():
+    model = uk.load("hopper")
+    state, ctrl = contact_state(model, steps=60)
+    names = ("bodies.mass", "geoms.friction", "geoms.size", "options.timestep", "joints.damping")
+    lin = uk.linearize(model, state, ctrl, wrt=names)
+    assert set(lin.parameters) == set(names)
+    for name in names:
+        leaf = uk.linear.leaf(model, name)
+        assert lin.parameters[name].shape == (2 * model.nv + model.na, *leaf.shape)
+        direction = jnp.asarray(np.random.default_rng(1).normal(size=leaf.shape))
+
+        def velocity(t, name=name, leaf=leaf, direction=direction):
+            moved = uk.linear.replace_leaves(model, {name: leaf + t * direction})
+            return uk.step(moved, state, ctrl).v
+
+        h = 1e-6
+        slope = (velocity(h) - velocity(-h)) / (2 * h)
+        mine = lin.parameters[name][model.nv : 2 * model.nv].reshape(model.nv, -1) @ direction.ravel()
+        np.testing.assert_allclose(mine, slope, rtol=1e-5, atol=1e-6 * max(1.0, float(jnp.abs(slope).max())))
+
+
+def test_batch_equals_loop():
+    model = uk.load("half_cheetah")
+    states = [contact_state(model, seed)[0] for seed in range(3)]
+    ctrl = jnp.zeros(model.nu)
+    batch = jax.tree.map(lambda *x: jnp.stack(x), *states)
+    together = jax.jit(jax.vmap(lambda s: uk.linearize(model, s, ctrl)))(batch)
+    for k, state in enumerate(states):
+        alone = uk.linearize(model, state, ctrl)
+        np.testing.assert_allclose(together.A[k], alone.A, rtol=0, atol=1e-10 * float(jnp.abs(alone.A).max()))
+
+
+def test_unknown_parameter_is_refused():
+    model = uk.load("pendulum")
+    for name in ("bodies.weight", "mass", "tree", "bodies.layout"):
+        with pytest.raises(uk.InputError, match="not a parameter"):
+            uk.linearize(model, uk.initial_state(model), wrt=name)
+
+
+def test_rollout_gradient_does_not_depend_on_checkpoint():
+    model = uk.load(BALL)
+    state = uk.initial_state(model, v=[0.3, 0, -0.5, 0, 1.0, 0])
+    pushes = uk.Input(qfrc=jnp.asarray(np.random.default_rng(0).normal(size=(11, 6))))
+
+    def loss(pushes, checkpoint):
+        states = uk.rollout(model, state, pushes, checkpoint=checkpoint)
+        return (states.q**2).sum() + (states.v**2).sum(), states
+
+    values, slopes = {}, {}
+    for k in (None, 4, 20):
+        slopes[k], values[k] = jax.grad(loss, has_aux=True)(pushes, k)
+        np.testing.assert_array_equal(values[k].q, values[None].q)
+        np.testing.assert_allclose(slopes[k].qfrc, slopes[None].qfrc, rtol=1e-9, atol=1e-12)
+    assert jnp.abs(slopes[None].qfrc).min() > 0
+    with pytest.raises(uk.InputError, match="checkpoint"):
+        uk.rollout(model, state, pushes, checkpoint=0)
+
+
+def test_smooth_onset_lets_forces_set_in_from_zero():
+    model = uk.load(BALL)
+
+    def jump(model):
+        """Force just inside less force just outside, at a downward speed of 1 m/s."""
+        force = []
+        for z in (0.1 - 1e-9, 0.1 + 1e-9):
+            state = uk.initial_state(model, q=[0, 0, z, 1, 0, 0, 0], v=[0, 0, -1.0, 0, 0, 0])
+            force.append(uk.contacts(model, state).force[0, 2])
+        return abs(float(force[0] - force[1]))
+
+    assert jump(model) > 1e3 * jump(uk.smooth_onset(model))
