@@ -1,0 +1,435 @@
+"""Time Ukemi's derivatives beside those of other engines, in one run, and say which promises are missed.
+
+`uk.linearize` (a step with A and B, inside a scan) against MuJoCo's step with centred differences, from identical
+states, in alternation; reverse mode through rollouts against the forward pass and MJX; memory of long rollouts; Nimble
+and Pinocchio where their interpreters are given (see `peers.py`). Times are CPU times unless they say wall, the least
+of several rounds. Everything runs in subprocesses: both precisions of JAX do not fit into one process.
+
+Usage: python bench/gradients.py [--only linearize rollout memory mjx nimble pinocchio] [--case NAME ...]
+       [--nimble-python FILE] [--pinocchio-python FILE]
+"""
+
+import argparse
+import copy
+import dataclasses
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import peers
+from workloads import Workload
+
+import ukemi as uk
+
+HERE = Path(__file__).resolve().parent
+LOOP = 50  # linearizations per call
+RATIOS = {  # promised: MuJoCo's time as a multiple of ours
+    "humanoid": 10.0,
+    "A1, pyramidal feet only": 8.0,
+    "A1, as shipped": 25.0,
+    "G1": 12.0,
+    "half_cheetah": 3.0,
+}
+NIMBLE = {"half-cheetah": ("half_cheetah", 4.0), "Atlas, box feet": ("Atlas, box feet", 10.0)}  # ours, promised ratio
+LINEARIZE_COMPILE, GRADIENT_COMPILE = 6.0, 10.0  # promised, humanoid [s]
+REVERSE = 2.0  # promised: gradient of a rollout as a multiple of the rollout
+MJX = 2.0  # promised: MJX's gradient as a multiple of ours
+MEMORY = 2.0  # promised [GB]
+ROLLOUTS = ((1, 200), (1, 20), (256, 20))  # worlds, steps
+LONG = 10_000  # steps of the rollout whose memory is measured
+EVERYTHING = ["linearize", "rollout", "memory", "mjx", "nimble", "pinocchio"]
+
+
+# ---- what is measured, in workers ------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """A model and states to linearize at; MuJoCo's own data, so that both engines see the same."""
+
+    name: str
+    m: mujoco.MjModel
+    data: list[mujoco.MjData]
+
+
+def starts(shared: Path | None, only: list[str]):
+    """Robots at rest in contact, and moving, as `peers` has them; Atlas as Nimble has it."""
+    for case in peers.difference_cases(shared):
+        if case.workload is None or (only and case.name not in only):
+            continue
+        m = case.model()
+        yield Start(case.name, m, [peers.settled(m, case.workload)])
+        yield Start(f"{case.name}, moving", m, peers.moving(m, case.workload))
+    file = shared / "models/atlas/atlas_v3_box_colliders_nomesh.urdf" if shared else None
+    name = "Atlas, box feet"
+    if file and file.exists() and (not only or name in only):
+        yield Start(name, *atlas(file.read_text()))
+
+
+def atlas(urdf: str) -> tuple[mujoco.MjModel, list[mujoco.MjData]]:
+    """Atlas standing on its boxes of feet, held by motors as in `nimble_worker.py`; 27 motors, a floating base."""
+    floating = '<link name="ground"/><joint name="base" type="floating"><parent link="ground"/><child link="pelvis"/>'
+    spec = mujoco.MjSpec.from_string(urdf.replace("</robot>", f"{floating}</joint></robot>"))
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[10, 10, 0.1])
+    hinges = [joint for joint in spec.joints if joint.type == mujoco.mjtJoint.mjJNT_HINGE]
+    for joint in hinges:
+        spec.add_actuator(target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+    spec.option.timestep = 0.001
+    m = spec.compile()
+    d = mujoco.MjData(m)
+    mujoco.mj_forward(m, d)
+    feet = [k for k in range(m.ngeom) if m.geom_type[k] == mujoco.mjtGeom.mjGEOM_BOX]
+    d.qpos[2] -= min(d.geom_xpos[k, 2] - m.geom_size[k, 2] for k in feet) + 0.0005
+    mujoco.mj_forward(m, d)
+    M = np.zeros((m.nv, m.nv))
+    mujoco.mj_fullM(m, d, M)
+    inertia, rest = np.linalg.inv(np.linalg.inv(M)[6:, 6:]), d.qpos[7:].copy()
+    for _ in range(300):
+        d.ctrl[:] = -inertia @ (900 * (d.qpos[7:] - rest) + 60 * d.qvel[6:])
+        mujoco.mj_step(m, d)
+    return m, [d]
+
+
+def of_data(m: mujoco.MjModel, d: mujoco.MjData, dtype) -> tuple[uk.State, jax.Array]:
+    """State and controls of MuJoCo's data, its warm start included."""
+    cache = uk.model.Cache(jnp.asarray(d.qacc_warmstart, dtype), jnp.zeros((), jnp.int32))
+    q, v, act, time, ctrl = (jnp.asarray(x, dtype) for x in (d.qpos, d.qvel, d.act, d.time, d.ctrl))
+    return uk.State(q, v, act, time, jnp.zeros((), jnp.int32), cache), ctrl
+
+
+def clocks(function) -> tuple[float, float]:
+    """CPU and wall seconds of a call whose result is waited for."""
+    start = time.process_time(), time.perf_counter()
+    jax.block_until_ready(function())
+    return time.process_time() - start[0], time.perf_counter() - start[1]
+
+
+def scanned(function, states, ctrls):
+    """Compiled `function` of every state and its controls, in a scan; without arguments."""
+    run = jax.jit(lambda *xs: jax.lax.scan(lambda _, x: (None, function(*x)), None, xs)[1])
+    jax.block_until_ready(run(states, ctrls))
+    return lambda: run(states, ctrls)
+
+
+def linearize_figures(start: Start, rounds: int) -> dict:
+    """Figures of one start: both engines in alternation."""
+    model = uk.load(start.m)
+    dtype = model.options.timestep.dtype
+    pairs = [of_data(start.m, d, dtype) for d in start.data]
+    cpu, wall = clocks(lambda: uk.linearize(model, *pairs[0]))
+    figures = {"compile s": wall, "compile cpu s": cpu, "dofs": model.nv, "states": len(pairs)}
+    states, ctrls = jax.tree.map(lambda *x: jnp.stack(x), *[pairs[k % len(pairs)] for k in range(LOOP)])
+    ours = scanned(lambda s, c: uk.linearize(model, s, c), states, ctrls)
+    steps = scanned(lambda s, c: uk.step(model, s, c), states, ctrls)
+    found = ours()
+    uk.raise_if_failed(found.next)
+    error = max(map(disagreement, found.A, found.B, [start.m] * len(pairs), start.data))
+    times: dict[str, list] = {"ours": [], "wall": [], "step": [], "call": [], "theirs": []}
+    contacts = 0.0
+    for _ in range(rounds):
+        cpu, wall = clocks(ours)
+        times["ours"].append(cpu / LOOP)
+        times["wall"].append(wall / LOOP)
+        times["step"].append(clocks(steps)[0] / LOOP)
+        times["call"].append(clocks(lambda: uk.linearize(model, *pairs[0]))[0])
+        rows = [peers.differences(start.m, copy.copy(d), 3) for d in start.data]
+        times["theirs"].append([row["least"] / 1e6 for row in rows])
+        contacts = float(np.mean([row["contacts"] for row in rows]))
+    theirs = float(np.mean(np.min(times.pop("theirs"), axis=0)))
+    figures |= {name: 1e6 * min(values) for name, values in times.items()}
+    return figures | {"mujoco": 1e6 * theirs, "contacts": contacts, "error": error}
+
+
+def disagreement(A, B, m: mujoco.MjModel, d: mujoco.MjData) -> float:
+    """Relative difference (norms) between our Jacobians and MuJoCo's differences at the same state."""
+    size, d = 2 * m.nv + m.na, copy.copy(d)
+    theirs = np.zeros((size, size)), np.zeros((size, m.nu))
+    mujoco.mjd_transitionFD(m, d, peers.EPSILON, 1, *theirs, None, None)
+    both = [np.concatenate(pair, 1) for pair in ((A, B), theirs)]
+    return float(np.linalg.norm(both[0] - both[1]) / np.linalg.norm(both[1]))
+
+
+def linearize_worker(shared: Path | None, only: list[str], rounds: int) -> None:
+    """All starts; prints what it has as JSON after each."""
+    found: dict = {"versions": f"jax {jax.__version__}, mujoco {mujoco.__version__}"}
+    for start in starts(shared, only):
+        try:
+            found[start.name] = linearize_figures(start, rounds)
+        except Exception as problem:
+            found[start.name] = {"skipped": f"{type(problem).__name__}: {peers.last_line(str(problem))}"}
+        print(json.dumps(found), flush=True)
+
+
+def rollout_loss(model: uk.Model, start: uk.State, checkpoint: int | None = None):
+    """Loss at the end of a rollout, of the start and the controls, as `peers.mjx_losses` has it."""
+
+    def loss(q, v, controls):
+        state = dataclasses.replace(start, q=q, v=v)
+        last = jax.tree.map(lambda x: x[-1], uk.rollout(model, state, controls, checkpoint=checkpoint))
+        return (last.q**2).sum() + (last.v**2).sum()
+
+    return loss
+
+
+def rollout_worker(rounds: int) -> None:
+    """Reverse mode through rollouts of the humanoid, from the state that MJX starts from too."""
+    case = peers.reverse_cases()[0]
+    assert case.workload is not None
+    model = case.workload.load()
+    start, ctrl = of_data(*rest(case), model.options.timestep.dtype)
+    found: dict = {}
+    for worlds, steps in ROLLOUTS:
+        noise = jax.random.normal(jax.random.PRNGKey(0), (worlds, model.nv))
+        args = (
+            jnp.broadcast_to(start.q, (worlds, model.nq)),
+            start.v + 0.1 * noise,
+            jnp.broadcast_to(ctrl, (worlds, steps, model.nu)),
+        )
+        loss = rollout_loss(model, start)
+        both = {"forward": loss, "gradient": jax.grad(loss, argnums=(0, 1, 2))}
+        if worlds == 1:
+            args = jax.tree.map(lambda x: x[0], args)
+        else:
+            both = {name: jax.vmap(function) for name, function in both.items()}
+        found[f"{worlds} x {steps}"] = rollout_figures(both, args, worlds * steps, rounds)
+        print(json.dumps(found), flush=True)
+
+
+def rest(case: peers.Case) -> tuple[mujoco.MjModel, mujoco.MjData]:
+    """A model and its state at rest."""
+    assert case.workload is not None
+    m = case.model()
+    return m, peers.settled(m, case.workload)
+
+
+def rollout_figures(functions: dict, args: tuple, count: int, rounds: int) -> dict:
+    """Microseconds per step and world of the forward pass and the gradient, in alternation, and compile times."""
+    figures, runs = {}, {}
+    for name, function in functions.items():
+        start = time.process_time(), time.perf_counter()
+        runs[name] = jax.jit(function).lower(*args).compile()
+        figures[f"{name} compile cpu s"] = time.process_time() - start[0]
+        figures[f"{name} compile s"] = time.perf_counter() - start[1]
+    values = runs["gradient"](*args)
+    figures["finite"] = all(bool(jnp.isfinite(leaf).all()) for leaf in values)
+    times: dict[str, list] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            times[name].append(clocks(lambda run=run: run(*args)))
+    for name, pairs in times.items():
+        cpu, wall = np.min(pairs, axis=0) * 1e6 / count
+        figures |= {name: cpu, f"{name} wall": wall}
+    return figures
+
+
+def memory_worker(kind: str) -> None:
+    """Peak memory [GB] of a long rollout of the humanoid or its gradient, and of what comes before."""
+    case = peers.reverse_cases()[0]
+    assert case.workload is not None
+    model = case.workload.load()
+    start, ctrl = of_data(*rest(case), model.options.timestep.dtype)
+    loss = rollout_loss(model, start, int(kind) if kind.isdecimal() else None)
+    function = loss if kind == "forward" else jax.grad(loss, argnums=(0, 1, 2))
+    args = start.q, start.v, jnp.broadcast_to(ctrl, (LONG, model.nu))
+    run = jax.jit(function).lower(*args).compile()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    cpu, wall = clocks(lambda: run(*args))
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # kilobytes on Linux
+    print(json.dumps({"compiled": before, "peak": after, "cpu s": cpu, "wall s": wall}))
+
+
+def tree_worker(shared: Path | None, rounds: int) -> None:
+    """What Pinocchio's derivatives of inverse dynamics are compared with: ours, alone, without contact."""
+    from ukemi.dynamics import motion_slopes
+    from ukemi.kinematics import kinematics, velocities
+
+    found = {}
+    g1 = shared / "models/unitree_g1/g1.xml" if shared else None
+    sources = {"humanoid": "humanoid"} | ({"G1": str(g1)} if g1 and g1.exists() else {})
+    for name, source in sources.items():
+        model = Workload(name, source).load()
+        v, a = np.random.default_rng(0).standard_normal((2, LOOP, model.nv))
+
+        def slopes(v, a, model=model):
+            kin = kinematics(model, model.joints.qpos0 + 1e-3 * v.sum())
+            both = motion_slopes(model, kin, velocities(model.tree, kin.S, v), v, a)
+            return both.q, both.v
+
+        run = scanned(slopes, jnp.asarray(v), jnp.asarray(a))
+        times = [clocks(run)[0] for _ in range(10 * rounds)]
+        found[f"Ukemi, {name}, inverse dynamics"] = {"least": 1e6 * min(times) / LOOP, "dofs": model.nv}
+    print(json.dumps(found))
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def verdict(value: float, bound: float | None, least: bool = False) -> str:
+    """A figure beside what is promised of it; a promise that is not kept says so."""
+    if bound is None:
+        return f"{value:.3g}"
+    kept = value >= bound if least else value <= bound
+    return f"{value:.3g} ({'≥' if least else '≤'} {bound:g}{'' if kept else ' MISSED'})"
+
+
+def table(title: str, heads: list[str], rows: list[list[str]]) -> None:
+    """Print aligned columns."""
+    widths = [max(len(row[k]) for row in [heads, *rows]) for k in range(len(heads))]
+    print(f"\n{title}")
+    for row in [heads, *rows]:
+        print("  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:]))]).rstrip())
+    sys.stdout.flush()
+
+
+def work(name: str, *arguments: str, dtype: str, timeout: float) -> dict:
+    """What a worker of this file finds."""
+    command = [sys.executable, str(HERE / "gradients.py"), "--worker", name, "--dtype", dtype, *arguments]
+    return peers.subprocess_figures(command, timeout)
+
+
+def show_linearize(dtype: str, found: dict) -> None:
+    """The table of steps with Jacobians."""
+    heads = ["", "dofs", "contacts", "MuJoCo µs", "Ukemi µs", "wall µs", "step µs", "call µs", "ratio", "first call s"]
+    rows = []
+    for name, row in found.items():
+        if name in ("versions", "skipped"):
+            continue
+        if "skipped" in row:
+            rows.append([f"{name}: {row['skipped']}", *[""] * (len(heads) - 1 + 2)])
+            continue
+        base = name.removesuffix(", moving")
+        limit = LINEARIZE_COMPILE if name == "humanoid" else None
+        cells = [name, str(row["dofs"]), f"{row['contacts']:.3g}"]
+        cells += [f"{row[key]:.0f}" for key in ("mujoco", "ours", "wall", "step", "call")]
+        cells.append(verdict(row["mujoco"] / row["ours"], RATIOS.get(base), least=True))
+        cells.append(verdict(row["compile s"], limit))
+        rows.append([*cells, f"{row['compile cpu s']:.3g}", f"{row['error']:.0e}"])
+    title = f"Step with A and B, {dtype}: MuJoCo's differences (float64) against uk.linearize; {found.get('versions')}"
+    table(title, [*heads, "CPU s", "disagreement"], rows)
+    if "skipped" in found:
+        print(f"incomplete: {found['skipped']}")
+
+
+def show_rollout(dtype: str, found: dict, mjx: dict) -> None:
+    """The table of reverse mode through rollouts, beside MJX's."""
+    heads = ["worlds x steps", "forward µs", "gradient µs", "multiple", "wall µs", "wall multiple"]
+    heads += ["compile s", "CPU s", "MJX µs", "ratio", "finite"]
+    rows = []
+    for name, row in found.items():
+        if not isinstance(row, dict):
+            continue
+        worlds = name.partition(" ")[0]
+        theirs = mjx.get(f"humanoid, {worlds} world{'s' * (worlds != '1')}", {}).get("least")
+        against = (f"{theirs:.0f}", verdict(theirs / row["gradient"], MJX, least=True)) if theirs else ("", "")
+        cells = [name, f"{row['forward']:.1f}", f"{row['gradient']:.1f}"]
+        cells += [verdict(row["gradient"] / row["forward"], REVERSE), f"{row['gradient wall']:.1f}"]
+        cells += [f"{row['gradient wall'] / row['forward wall']:.3g}"]
+        cells += [verdict(row["gradient compile s"], GRADIENT_COMPILE), f"{row['gradient compile cpu s']:.3g}"]
+        rows.append([*cells, *against, str(row["finite"])])
+    table(f"Reverse-mode gradient of a humanoid rollout, {dtype}, per step and world", heads, rows)
+    if "skipped" in found:
+        print(f"incomplete: {found['skipped']}")
+
+
+def show_memory(found: dict[str, dict]) -> None:
+    """The table of peak memory."""
+    rows = []
+    for name, row in found.items():
+        if "skipped" in row:
+            rows.append([f"{name}: {row['skipped']}", *[""] * 4])
+            continue
+        peak = verdict(row["peak"], MEMORY if name == "gradient" else None)
+        rows.append([name, peak, f"{row['compiled']:.3g}", f"{row['cpu s']:.3g}", f"{row['wall s']:.3g}"])
+    heads = ["", "peak GB", "of which to compile GB", "first run CPU s", "wall s"]
+    table(f"Memory of a rollout of {LONG} humanoid steps, float32", heads, rows)
+
+
+def show_nimble(found: dict, ours: dict[str, dict]) -> None:
+    """Nimble's step with five Jacobians beside ours."""
+    rows = []
+    for name, row in found.items():
+        if "skipped" in row:
+            rows.append([f"{name}: {row['skipped']}", *[""] * 5])
+            continue
+        mine, promise = NIMBLE.get(name, ("", None))
+        cells = [name, str(row["dofs"]), str(row["contacts"]), f"{row['least']:.0f}"]
+        for dtype in ("float64", "float32"):
+            time = ours.get(dtype, {}).get(mine, {}).get("ours")
+            cells.append(f"{time:.0f}: {verdict(row['least'] / time, promise, least=True)}" if time else "")
+        rows.append(cells)
+    heads = ["", "dofs", "contacts", "Nimble µs", "Ukemi float64 µs: ratio", "Ukemi float32 µs: ratio"]
+    table("Nimble: step with five Jacobians, against uk.linearize", heads, rows)
+
+
+def parsed() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
+    parser.add_argument("--only", nargs="*", choices=EVERYTHING, default=EVERYTHING)
+    parser.add_argument("--case", nargs="*", default=[], help="of linearize: these only")
+    parser.add_argument("--shared", type=Path, default=os.environ.get("UKEMI_SHARED", HERE.parents[1] / "shared"))
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--dtypes", nargs="*", choices=["float32", "float64"], default=["float32", "float64"])
+    parser.add_argument("--timeout", type=float, default=900, help="seconds, of each subprocess")
+    parser.add_argument("--nimble-python", default=os.environ.get("NIMBLE_PYTHON"))
+    parser.add_argument("--pinocchio-python", default=os.environ.get("PINOCCHIO_PYTHON"))
+    parser.add_argument("--worker", choices=["linearize", "rollout", "memory", "tree"], help=argparse.SUPPRESS)
+    parser.add_argument("--dtype", default="float32", help=argparse.SUPPRESS)
+    parser.add_argument("--kind", default="gradient", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def run_worker(args: argparse.Namespace, shared: Path | None) -> None:
+    """One of the workers, in its precision."""
+    jax.config.update("jax_enable_x64", args.dtype == "float64")
+    if args.worker == "linearize":
+        linearize_worker(shared, args.case, args.rounds)
+    elif args.worker == "rollout":
+        rollout_worker(args.rounds)
+    elif args.worker == "memory":
+        memory_worker(args.kind)
+    else:
+        tree_worker(shared, args.rounds)
+
+
+def main() -> None:
+    """Measure and print the tables."""
+    args = parsed()
+    shared = args.shared if args.shared.is_dir() else None
+    if args.worker:
+        return run_worker(args, shared)
+    # Linux counts the time of a thread that still runs late: what is timed has to run in the thread that asks.
+    os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; CPU time unless it says wall")
+    options = ["--shared", str(args.shared), "--rounds", str(args.rounds)]
+    cases = ["--case", *args.case] if args.case else []
+    ours = {}
+    for dtype in args.dtypes if "linearize" in args.only else []:
+        ours[dtype] = work("linearize", *options, *cases, dtype=dtype, timeout=2 * args.timeout)
+        show_linearize(dtype, ours[dtype])
+    mjx: dict = {}
+    if "mjx" in args.only:
+        mjx = peers.mjx_peer([1, 256], timeout=args.timeout, only="humanoid")
+        peers.show("MJX: reverse-mode gradient of a rollout, per step and world, float32", mjx)
+    for dtype in args.dtypes if "rollout" in args.only else []:
+        show_rollout(dtype, work("rollout", *options, dtype=dtype, timeout=args.timeout), mjx)
+    if "memory" in args.only:
+        kinds = {"forward": "forward", "gradient": "gradient", "gradient, checkpoint=100": "100"}
+        found = {name: work("memory", "--kind", k, dtype="float32", timeout=args.timeout) for name, k in kinds.items()}
+        show_memory(found)
+    if "nimble" in args.only:
+        show_nimble(peers.nimble_peer(args.nimble_python, shared, timeout=args.timeout), ours)
+    if "pinocchio" in args.only:
+        theirs = peers.pinocchio_peer(args.pinocchio_python, timeout=args.timeout)
+        mine = work("tree", *options, dtype="float64", timeout=args.timeout)
+        peers.show("Derivatives of dynamics without contact, float64: Pinocchio, and ours", theirs | mine)
+
+
+if __name__ == "__main__":
+    main()
