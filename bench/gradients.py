@@ -129,7 +129,8 @@ def linearize_figures(start: Start, rounds: int) -> dict:
     ours = scanned(lambda s, c: uk.linearize(model, s, c), states, ctrls)
     steps = scanned(lambda s, c: uk.step(model, s, c), states, ctrls)
     found = ours()
-    uk.raise_if_failed(found.next)
+    failed = {flag.name: int((found.next.status & flag != 0).sum()) for flag in uk.Status}
+    figures["failed"] = ", ".join(f"{name} {n / LOOP:.0%}" for name, n in failed.items() if n)
     error = max(map(disagreement, found.A, found.B, [start.m] * len(pairs), start.data))
     times: dict[str, list] = {"ours": [], "wall": [], "step": [], "call": [], "theirs": []}
     contacts = 0.0
@@ -297,24 +298,24 @@ def work(name: str, *arguments: str, dtype: str, timeout: float) -> dict:
 def show_linearize(dtype: str, found: dict) -> None:
     """The table of steps with Jacobians."""
     heads = ["", "dofs", "contacts", "MuJoCo µs", "Ukemi µs", "wall µs", "step µs", "call µs", "ratio", "first call s"]
-    rows = []
+    rows, missing = [], []
     for name, row in found.items():
         if name in ("versions", "skipped"):
             continue
         if "skipped" in row:
-            rows.append([f"{name}: {row['skipped']}", *[""] * (len(heads) - 1 + 2)])
+            missing.append(f"{name}: {row['skipped']}")
             continue
-        base = name.removesuffix(", moving")
+        base, first = name.removesuffix(", moving"), not name.endswith(", moving")  # where it has to compile
         limit = LINEARIZE_COMPILE if name == "humanoid" else None
         cells = [name, str(row["dofs"]), f"{row['contacts']:.3g}"]
         cells += [f"{row[key]:.0f}" for key in ("mujoco", "ours", "wall", "step", "call")]
         cells.append(verdict(row["mujoco"] / row["ours"], RATIOS.get(base), least=True))
-        cells.append(verdict(row["compile s"], limit))
-        rows.append([*cells, f"{row['compile cpu s']:.3g}", f"{row['error']:.0e}"])
+        cells += [verdict(row["compile s"], limit), f"{row['compile cpu s']:.3g}"] if first else ["", ""]
+        rows.append([*cells, f"{row['error']:.0e}", row["failed"]])
     title = f"Step with A and B, {dtype}: MuJoCo's differences (float64) against uk.linearize; {found.get('versions')}"
-    table(title, [*heads, "CPU s", "disagreement"], rows)
-    if "skipped" in found:
-        print(f"incomplete: {found['skipped']}")
+    table(title, [*heads, "CPU s", "disagreement", "failed steps"], rows)
+    for reason in [*missing, *([f"incomplete: {found['skipped']}"] if "skipped" in found else [])]:
+        print(reason, flush=True)
 
 
 def show_rollout(dtype: str, found: dict, mjx: dict) -> None:
