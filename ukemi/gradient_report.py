@@ -14,7 +14,6 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi import spatial
-from ukemi.constraint import MAX_IMPEDANCE, MIN_IMPEDANCE
 from ukemi.contact_states import QUICK, random_states
 from ukemi.errors import InputError
 from ukemi.kinematics import difference, integrate
@@ -22,6 +21,7 @@ from ukemi.methods.base import Method
 from ukemi.methods.soft import Soft
 from ukemi.model import Input, Model, State
 from ukemi.modes import step_with_mode
+from ukemi.softness import MAX_IMPEDANCE, MIN_IMPEDANCE
 
 BOUND = 1e-6  # largest relative error that passes
 FLOOR = 1e-2  # derivatives of velocities that are smaller count as this, per relative change of a parameter

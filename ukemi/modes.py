@@ -15,21 +15,14 @@ from ukemi import forces as f_
 from ukemi import spatial
 from ukemi.collide.detect import Contacts
 from ukemi.collide.primitives import PAIRS
-from ukemi.constraint import (
-    MAX_IMPEDANCE,
-    MIN_FRICTION,
-    MIN_IMPEDANCE,
-    TINY,
-    constraint_rows,
-    of_contacts,
-    pair_parameters,
-    scalar_blocks,
-)
+from ukemi.constraint import constraint_rows, scalar_blocks
+from ukemi.contact import MIN_FRICTION, of_contacts, pair_parameters
 from ukemi.fluid import local_velocity
 from ukemi.kinematics import velocities
 from ukemi.methods.soft import Motion, Soft
 from ukemi.model import Input, Model, State
 from ukemi.penalty import Penalty, RowKinds
+from ukemi.softness import MAX_IMPEDANCE, MIN_IMPEDANCE, TINY
 from ukemi.tree import BALL
 
 
@@ -94,9 +87,7 @@ def _softness_code(model: Model, solref: Array, solimp: Array, depth: Array) -> 
     slow = jnp.sign(solref[..., 0] - 2 * model.options.timestep) if safe else time
     mixed = (time > 0) != (ratio > 0)
     slow = jnp.where(mixed, jnp.sign(0.02 - 2 * model.options.timestep), slow)
-    return _pack(
-        low, high, middle, curve, (width <= TINY) + 0, jnp.sign(depth), jnp.sign(power - 1), time, ratio, slow
-    )
+    return _pack(low, high, middle, curve, (width <= TINY) + 0, jnp.sign(depth), jnp.sign(power - 1), time, ratio, slow)
 
 
 def _scalar_piece(kinds: RowKinds, penalty: Penalty, x: Array, rows: slice) -> Array:

@@ -18,16 +18,8 @@ from jax import Array
 
 from ukemi import penalty as p_
 from ukemi import spatial
-from ukemi.constraint import (
-    contact_law,
-    contact_lever,
-    contact_softness,
-    of_contacts,
-    pair_parameters,
-    reference,
-    row_softness,
-    scalar_blocks,
-)
+from ukemi.constraint import reference, row_softness, scalar_blocks
+from ukemi.contact import contact_law, contact_lever, contact_softness, of_contacts, pair_parameters
 from ukemi.forces import acts_on_joints, actuator_force, saturated, transmission
 from ukemi.kinematics import accumulate_before
 from ukemi.model import Model
