@@ -77,7 +77,7 @@ def assert_agrees(model, method, state, ctrl):
     ("integrator", "cone", "condim"),
     [
         ("Euler", "pyramidal", 3),
-        ("implicitfast", "elliptic", 6),
+        pytest.param("implicitfast", "elliptic", 6, marks=pytest.mark.slow),
         pytest.param("implicit", "pyramidal", 6, marks=pytest.mark.slow),
         pytest.param("RK4", "elliptic", 4, marks=pytest.mark.slow),
     ],
@@ -95,7 +95,6 @@ def test_everything_at_once(integrator, cone, condim):
     [
         "half_cheetah",
         "quadrotor",
-        "billiards",
         *(pytest.param(n, marks=pytest.mark.slow) for n in ("humanoid", "ant", "arm")),
     ],
 )

@@ -16,7 +16,9 @@ import numpy as np
 import ukemi as uk
 from ukemi.collide.primitives import PAIRS
 from ukemi.kinematics import geom_frames
-from ukemi.methods.soft import Soft
+from ukemi.methods import integrators
+from ukemi.methods.balance import here_at
+from ukemi.methods.soft import Motion, Soft, effective
 from ukemi.model import Cache, Input, State
 
 jax.config.update("jax_enable_x64", True)
@@ -192,12 +194,25 @@ def stack(samples: list[Sample]) -> tuple[State, Input]:
 def ours(model: uk.Model, samples: list[Sample], method: Soft = CONVERGED):
     """Next states, forward dynamics and poses (xpos, xquat, xipos, geom_xpos, geom_xmat) of the samples."""
     def one(sample):
-        moved, now = method.step(model, *sample), method.forward(model, *sample)
+        now = method.forward(model, *sample)
+        moved = _moved(model, method, *sample, now)
         pos, mat = geom_frames(model, now.kin)
         return moved, now, (now.kin.pos, now.kin.quat, now.kin.com, pos, mat)
 
     run = jax.jit(lambda batch: jax.lax.map(one, batch), compiler_options=QUICK)
     return jax.tree.map(np.asarray, run(stack(samples)))
+
+
+def _moved(model: uk.Model, method: Soft, state: State, inputs: Input, now):
+    """The next state, as `step` makes it of forward dynamics; RK4 needs the step itself."""
+    integrator = method.integrator or model.options.layout.integrator
+    if integrator == "RK4":
+        return method.step(model, state, inputs)
+    here = here_at(model, state, inputs, now.kin, now.contacts)
+    a = now.solution.acceleration
+    e = effective(integrator if integrators.takes_slope(integrator, model) else None, here, now)
+    motion = Motion(now.kin, now.contacts, a, e, now.solution.iterations, now.solution.converged)
+    return integrators.advance(model, state, motion, inputs)
 
 
 # ---- comparison ----------------------------------------------------------------------------------------------------

@@ -132,11 +132,8 @@ class Soft(Method):
 
         def find(here: b_.Here):
             now = self._forward(here)
-            a = e = now.solution.acceleration
-            if implicit:
-                slope = i_.implicit_slope(implicit, here.model, here.kin, now.smooth.velocity, here.v, now.actuation)
-                e = i_.solve_implicit(implicit, here.model, now.smooth.M, slope, now.tau + now.solution.pull)
-            return (a, e), (now.solution.iterations, now.solution.converged)
+            z = now.solution.acceleration, effective(implicit, here, now)
+            return z, (now.solution.iterations, now.solution.converged)
 
         rule = partial(b_.dense_rule if dense else b_.vector_rule, self.kinds(model), implicit)
         (a, e), facts = root(find, rule)(here)
@@ -182,3 +179,11 @@ class Soft(Method):
 
     def _constraint(self, here: b_.Here, a: Array) -> tuple[Array, Array]:
         return b_.constraint_pull(self.kinds(here.model), here, a)
+
+
+def effective(implicit: str | None, here: b_.Here, now: Forward) -> Array:
+    """The acceleration (nv,) that an integrator makes of the soft law's: e with M̂ e = M a."""
+    if not implicit:
+        return now.solution.acceleration
+    slope = i_.implicit_slope(implicit, here.model, here.kin, now.smooth.velocity, here.v, now.actuation)
+    return i_.solve_implicit(implicit, here.model, now.smooth.M, slope, now.tau + now.solution.pull)
