@@ -174,15 +174,3 @@ def test_smooth_onset_lets_forces_set_in_from_zero():
         return abs(float(force[0] - force[1]))
 
     assert jump(model) > 1e3 * jump(uk.smooth_onset(model))
-
-
-def test_lengths_of_quaternions_and_axes_do_not_matter():
-    model = uk.load("quadruped")
-    state, ctrl = contact_state(model, steps=3)
-    names = ("bodies.quat", "bodies.iquat", "geoms.quat", "joints.axis")
-    scaled = uk.linear.replace_leaves(model, {name: 1.7 * uk.linear.leaf(model, name) for name in names})
-    np.testing.assert_allclose(uk.step(scaled, state, ctrl).v, uk.step(model, state, ctrl).v, rtol=1e-9, atol=1e-9)
-    lin = uk.linearize(model, state, ctrl, wrt=names)
-    for name, columns_of in lin.parameters.items():
-        radial = (columns_of * uk.linear.leaf(model, name)).sum(-1)
-        assert jnp.abs(radial).max() <= 1e-9 * max(1.0, float(jnp.abs(columns_of).max())), name

@@ -23,7 +23,7 @@ class Smooth(NamedTuple):
 def body_inertias(model: Model, kin: Kinematics) -> Array:
     """Pseudo-inertias (nb, 16) of the bodies in world axes about each tree's reference point."""
     bodies = model.bodies
-    axes = spatial.rotation(bodies.iquat)
+    axes = spatial.quat_to_mat(bodies.iquat)
     local = spatial.pseudo_inertia(bodies.mass, bodies.ipos, axes, bodies.inertia, bodies.products)
     origin = jnp.pad(pick_rows(kin.ref, model.tree.body_tree)[..., None], ((0, 0), (0, 1), (3, 0)))
     X = kin.X - origin

@@ -47,7 +47,7 @@ def fluid_slope(model: Model, kin: Kinematics, v: Array) -> Array:
 
 def local_velocity(model: Model, kin: Kinematics, v: Array) -> tuple[Array, Array]:
     """Velocity (nb, 6) [angular; linear] relative to the fluid at the centres of mass in the boxes' axes (nb, 3, 3)."""
-    turn = spatial.compose(kin.mat, spatial.rotation(model.bodies.iquat))
+    turn = spatial.compose(kin.mat, spatial.quat_to_mat(model.bodies.iquat))
     V = mix(model.tree.moves, kin.S * v[:, None])
     arm = kin.com - kin.ref[model.tree.body_tree]
     linear = V[:, 3:] + spatial.cross(V[:, :3], arm) - model.options.wind

@@ -75,7 +75,8 @@ def _differentiate_kinematics(primals, tangents):
     """Along q in closed form (`carry`); along model and mocap poses by AD."""
     (fixed, q), (along_fixed, dq) = primals, tangents
     kin = _kinematics(fixed, q)
-    tangent = pushforward(lambda fixed: _evaluate(fixed, q), fixed, along_fixed)
+    apart, there = jax.lax.optimization_barrier((fixed, q))  # see `gradient.isolated`
+    tangent = pushforward(lambda fixed: _evaluate(fixed, there), apart, along_fixed)
     if not isinstance(dq, SymbolicZero):
         tangent = add_tangents(tangent, carry(fixed[0], kin, tangent_vector(fixed[0].tree, q, dq)))
     return kin, tangent
@@ -114,7 +115,7 @@ def of_state(model: Model, state: State, inputs: Input) -> Kinematics:
 
 def _joint_poses(model: Model, q: Array) -> Array:
     """Pose (nj, 4, 4) of the body frame after each joint in the frame before it; free joints act on the base."""
-    tree, axis, anchor = model.tree, _axes(model), model.joints.pos
+    tree, axis, anchor = model.tree, model.joints.axis, model.joints.pos
     scalar = (tree.joint_type == HINGE) | (tree.joint_type == SLIDE)
     adr = np.where(scalar, tree.joint_qpos, 0)
     d = jnp.where(scalar, q[adr] - model.joints.qpos0[adr], 0.0)
@@ -133,7 +134,7 @@ def _joint_poses(model: Model, q: Array) -> Array:
 def _base_poses(model: Model, q: Array, mocap_pos: Array | None, mocap_quat: Array | None) -> Array:
     """Pose (nb, 4, 4) of each body in its parent's frame before its hinges, slides and balls move."""
     tree = model.tree
-    p, r = model.bodies.pos.astype(q.dtype), spatial.quat_normalize(model.bodies.quat.astype(q.dtype))
+    p, r = model.bodies.pos.astype(q.dtype), model.bodies.quat.astype(q.dtype)
     first = np.maximum(tree.slots[:, 0], 0)
     free = (tree.slots[:, 0] >= 0) & (tree.joint_type[first] == FREE) if tree.nj else np.zeros(tree.nb, bool)
     if free.any():
@@ -158,18 +159,12 @@ def _tree_centers(model: Model, com: Array) -> Array:
     return ((weight / jnp.where(total == 0, 1.0, total))[..., None] * com).sum(1)
 
 
-def _axes(model: Model) -> Array:
-    """Unit axes (nj, 3) of the joints; those of balls and free joints, which have none, stay as they are."""
-    length = spatial.safe_norm(model.joints.axis)[:, None]
-    return model.joints.axis / jnp.where(length == 0, 1.0, length)
-
-
 def _local_screws(model: Model) -> tuple[Array, Array]:
     """Each dof's motion in the frame that its joint moves: angular part, and velocity of that frame's origin."""
     tree = model.tree
     kind, joint = tree.joint_type[tree.dof_joint], tree.dof_joint
     unit = np.eye(3, dtype=model.joints.axis.dtype)[tree.dof_axis % 3]
-    axis = jnp.where(((kind == HINGE) | (kind == SLIDE))[:, None], _axes(model)[joint], unit)
+    axis = jnp.where(((kind == HINGE) | (kind == SLIDE))[:, None], model.joints.axis[joint], unit)
     slides = (kind == SLIDE) | ((kind == FREE) & (tree.dof_axis < 3))
     anchor = jnp.where((kind == FREE)[:, None], 0.0, model.joints.pos[joint])
     return jnp.where(slides[:, None], 0.0, axis), jnp.where(slides[:, None], axis, spatial.cross(anchor, axis))
@@ -199,14 +194,13 @@ def _motion_subspace(model: Model, X: Array, ref: Array, after: list[Array]) -> 
 
 def geom_frames(model: Model, kin: Kinematics) -> tuple[Array, Array]:
     """World positions (ng, 3) and rotations (ng, 3, 3) of the geoms."""
-    local = spatial.pose(spatial.rotation(model.geoms.quat), model.geoms.pos)
+    local = spatial.pose(spatial.quat_to_mat(model.geoms.quat), model.geoms.pos)
     X = spatial.materialize(spatial.compose(pick_rows(kin.X, model.geoms.layout.body), local))
     return X[:, :3, 3], X[:, :3, :3]
 
 
 def frames(kin: Kinematics, body: np.ndarray, pos: Array, quat: Array) -> tuple[Array, Array]:
     """World positions (n, 3) and quaternions (n, 4) of frames fixed to bodies."""
-    quat = spatial.quat_normalize(quat)
     p, r = pick_rows(kin.pos, body), pick_rows(kin.quat, body)
     return p + spatial.rotate(r, pos), spatial.quat_mul(r, quat)
 

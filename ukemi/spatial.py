@@ -110,11 +110,6 @@ def quat_to_mat(q: Array) -> Array:
     return jnp.stack([jnp.stack(row, -1) for row in rows], -2)
 
 
-def rotation(q: Array) -> Array:
-    """Rotation matrix (..., 3, 3) of a quaternion of any length: parameters may be moved off the unit sphere."""
-    return quat_to_mat(quat_normalize(q))
-
-
 def quat_exp(u: Array) -> Array:
     """Unit quaternion of the rotation vector u [rad]; smooth at u = 0."""
     square = (u * u).sum(-1, keepdims=True)

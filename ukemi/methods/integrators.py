@@ -114,7 +114,7 @@ def _free_dofs(model: Model) -> np.ndarray:
 def advance(model: Model, state: State, motion, inputs: Input) -> Moved:
     """Semi-implicit step with the integrator's own acceleration: velocities first, positions by the new ones."""
     h = model.options.timestep
-    v = state.v + h * motion.effective
+    v = spatial.materialize(state.v + h * motion.effective)
     rate, length = _activation(model, state, motion, inputs)
     act = wrap_activation(model, next_activation(model, state.act, rate), length)
     return Moved(integrate(model.tree, state.q, v, h), v, act)

@@ -106,6 +106,8 @@ class Soft(Method):
         return self._after(model, state, motion, moved)
 
     def _after(self, model: Model, state: State, motion: Motion, moved: i_.Moved) -> State:
+        # computed once, whoever looks at it: a rollout that stores it for its gradient must not round it differently
+        moved = lax.optimization_barrier(moved)
         finite = jnp.isfinite(moved.q).all() & jnp.isfinite(moved.v).all()
         status = (
             state.status
