@@ -272,20 +272,20 @@ def tree_worker(shared: Path | None, rounds: int) -> None:
             return both.q, both.v
 
         run = scanned(slopes, jnp.asarray(v), jnp.asarray(a))
-        time = least([clocks(run) for _ in range(10 * rounds)])[0]
-        found[f"Ukemi, {name}, inverse dynamics"] = {"least": 1e6 * time / LOOP, "dofs": model.nv}
+        cpu = least([clocks(run) for _ in range(10 * rounds)])[0]
+        found[f"Ukemi, {name}, inverse dynamics"] = {"least": 1e6 * cpu / LOOP, "dofs": model.nv}
     print(json.dumps(found))
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 
-def verdict(value: float, bound: float | None, least: bool = False) -> str:
+def verdict(value: float, bound: float | None, at_least: bool = False) -> str:
     """A figure beside what is promised of it; a promise that is not kept says so."""
     if bound is None:
         return f"{value:.3g}"
-    kept = value >= bound if least else value <= bound
-    return f"{value:.3g} ({'≥' if least else '≤'} {bound:g}{'' if kept else ' MISSED'})"
+    kept = value >= bound if at_least else value <= bound
+    return f"{value:.3g} ({'≥' if at_least else '≤'} {bound:g}{'' if kept else ' MISSED'})"
 
 
 def table(title: str, heads: list[str], rows: list[list[str]]) -> None:
@@ -317,7 +317,7 @@ def show_linearize(dtype: str, found: dict) -> None:
         limit = LINEARIZE_COMPILE if name == "humanoid" else None
         cells = [name, str(row["dofs"]), f"{row['contacts']:.3g}"]
         cells += [f"{row[key]:.0f}" for key in ("mujoco", "ours", "wall", "step", "call")]
-        cells.append(verdict(row["mujoco"] / row["ours"], RATIOS.get(base), least=True))
+        cells.append(verdict(row["mujoco"] / row["ours"], RATIOS.get(base), at_least=True))
         cells += [verdict(row["compile s"], limit), f"{row['compile cpu s']:.3g}"] if first else ["", ""]
         rows.append([*cells, f"{row['error']:.0e}", row["failed"]])
     title = f"Step with A and B, {dtype}: MuJoCo's differences (float64) against uk.linearize; {found.get('versions')}"
@@ -336,7 +336,7 @@ def show_rollout(dtype: str, found: dict, mjx: dict) -> None:
             continue
         worlds = name.partition(" ")[0]
         theirs = mjx.get(f"humanoid, {worlds} world{'s' * (worlds != '1')}", {}).get("least")
-        against = (f"{theirs:.0f}", verdict(theirs / row["gradient"], MJX, least=True)) if theirs else ("", "")
+        against = (f"{theirs:.0f}", verdict(theirs / row["gradient"], MJX, at_least=True)) if theirs else ("", "")
         cells = [name, f"{row['forward']:.1f}", f"{row['gradient']:.1f}"]
         cells += [verdict(row["gradient"] / row["forward"], REVERSE), f"{row['gradient wall']:.1f}"]
         cells += [f"{row['gradient wall'] / row['forward wall']:.3g}"]
@@ -370,8 +370,8 @@ def show_nimble(found: dict, ours: dict[str, dict]) -> None:
         mine, promise = NIMBLE.get(name, ("", None))
         cells = [name, str(row["dofs"]), str(row["contacts"]), f"{row['least']:.0f}"]
         for dtype in ("float64", "float32"):
-            time = ours.get(dtype, {}).get(mine, {}).get("ours")
-            cells.append(f"{time:.0f}: {verdict(row['least'] / time, promise, least=True)}" if time else "")
+            cpu = ours.get(dtype, {}).get(mine, {}).get("ours")
+            cells.append(f"{cpu:.0f}: {verdict(row['least'] / cpu, promise, at_least=True)}" if cpu else "")
         rows.append(cells)
     heads = ["", "dofs", "contacts", "Nimble µs", "Ukemi float64 µs: ratio", "Ukemi float32 µs: ratio"]
     table("Nimble: step with five Jacobians, against uk.linearize", heads, rows)
