@@ -50,17 +50,20 @@ class Posed(NamedTuple):
     near: Array  # (pairs,) distance between bounding capsules, less the reach [m]
 
 
-def detect(model: Model, kin: Kinematics) -> Contacts:
-    """Contact points at the poses `kin`."""
+def detect(model: Model, kin: Kinematics, ahead: Array | None = None) -> Contacts:
+    """Contact points at the poses `kin`.
+
+    ahead: distance, one or per pair (pairs,), beyond the margin from which on contacts count as active [m].
+    """
     if not model.pairs.layout.groups:
         return _no_contacts(model)
-    return _detect(model, Shape(*geom_frames(model, kin), model.geoms.size))
+    return _detect(model, Shape(*geom_frames(model, kin), model.geoms.size), ahead)
 
 
 @jax.custom_jvp
-def _detect(model: Model, shapes: Shape) -> Contacts:
+def _detect(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
     layout = model.pairs.layout
-    margin, gap = reach_of_pairs(model)
+    margin, gap = _reach(model, ahead)
     posed = Posed(shapes, margin + gap, _apart(model, shapes.pos, shapes.mat) - margin - gap)
     parts = [_examine(layout, g, np.arange(len(layout.groups[g].geoms)), posed) for g in _planes(layout)]
     overflow = jnp.zeros((), bool)
@@ -69,10 +72,10 @@ def _detect(model: Model, shapes: Shape) -> Contacts:
         parts.append(others)
     found = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
     excess = (found.distance - margin[found.pair]).astype(jnp.float32)
-    _, keep = lax.top_k(-excess, min(layout.capacity, len(excess)))
+    _, nearest = lax.top_k(-excess, min(layout.capacity, len(excess)))
     if layout.capacity < len(excess):
         overflow = overflow | ((excess < 0).sum() > layout.capacity)
-    distance, hit, pair, which = spatial.materialize(tuple(x[keep] for x in found))
+    distance, hit, pair, which = spatial.materialize(tuple(x[nearest] for x in found))
     return Contacts(
         active=distance < margin[pair],
         distance=distance,
@@ -86,11 +89,11 @@ def _detect(model: Model, shapes: Shape) -> Contacts:
 
 def _differentiate_detect(primals, tangents):
     """Contacts follow their shapes by the derivative of the pair functions; which contacts there are is constant."""
-    (model, shapes), (_, along) = primals, tangents
-    contacts = keep(_detect(model, shapes))
+    (model, shapes, ahead), (_, along, _) = primals, tangents
+    contacts = keep(_detect(model, shapes, ahead))
     tangent = zero_tangent(contacts)
     if any(not isinstance(t, SymbolicZero) for t in along):
-        margin, gap = reach_of_pairs(model)
+        margin, gap = _reach(model, ahead)
         moved = response.follow(model.pairs.layout, margin + gap, shapes, along, contacts)
         tangent = tangent._replace(distance=moved.distance, point=moved.point, frame=moved.frame)
     return contacts, tangent
@@ -108,6 +111,11 @@ def reach_of_pairs(model: Model) -> tuple[Array, Array]:
         return margin, gap
     listed, k = layout.explicit >= 0, np.maximum(layout.explicit, 0)
     return jnp.where(listed, pairs.margin[k], margin), jnp.where(listed, pairs.gap[k], gap)
+
+
+def _reach(model: Model, ahead: Array | None) -> tuple[Array, Array]:
+    margin, gap = reach_of_pairs(model)
+    return (margin, gap) if ahead is None else (margin + ahead, gap)
 
 
 def bounding_capsules(model: Model) -> tuple[Array, Array]:

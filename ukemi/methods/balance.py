@@ -5,6 +5,7 @@ implicitly, M̂ e − M a with M̂ = M − h D. The implicit rule comes in two f
 through the residual, for gradients and for any parameter; `dense_rule` has the Jacobians in state and controls.
 """
 
+import dataclasses
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -68,10 +69,10 @@ class Scene(NamedTuple):
     warm: Array  # (nv,) where the solver starts
 
 
-def here(model: Model, state: State, inputs: Input) -> Here:
-    """Kinematics and contacts of a state."""
+def here(model: Model, state: State, inputs: Input, ahead: Array | None = None) -> Here:
+    """Kinematics and contacts of a state, of those up to `ahead` beyond their margin too."""
     kin = of_state(model, state, inputs)
-    return here_at(model, state, inputs, kin, detect(model, kin))
+    return here_at(model, state, inputs, kin, detect(model, kin, ahead))
 
 
 def here_at(model: Model, state: State, inputs: Input, kin: Kinematics, contacts: Contacts) -> Here:
@@ -165,7 +166,8 @@ def _solve(H: Array, rhs: Array) -> Array:
 
 def dense_rule(kinds: RowKinds, implicit: str | None, z, here: Here, along: Here):
     """(da, de) along tangents of state and controls: products with the Jacobians of a and e."""
-    others = jax.tree.leaves((along.model, _but_controls(along.inputs)), is_leaf=_symbolic)
+    others = along.model, dataclasses.replace(along.inputs, ctrl=None)
+    others = jax.tree.leaves(others, is_leaf=_symbolic)
     if not all(map(_symbolic, others)):
         raise GradientError("dense derivatives are in state and controls only; use uk.step for other parameters.")
     parts = [along.q, along.v, along.act, along.inputs.ctrl]
@@ -179,10 +181,6 @@ def dense_rule(kinds: RowKinds, implicit: str | None, z, here: Here, along: Here
 
 def _symbolic(tangent) -> bool:
     return isinstance(tangent, SymbolicZero)
-
-
-def _but_controls(inputs: Input):
-    return inputs.qfrc, inputs.xfrc, inputs.mocap_pos, inputs.mocap_quat
 
 
 def jacobians(kinds: RowKinds, implicit: str | None, z, here: Here) -> tuple[Array, Array]:
@@ -248,7 +246,7 @@ def _columns(function, here: Here) -> s_.ForceSlopes:
     def moved(shift, v, act, ctrl):
         kin = jax.tree.map(jnp.add, here.kin, carry(here.model, here.kin, shift))
         q = here.q + coordinate_rate(here.model.tree, here.q, shift)
-        inputs = Input(ctrl, *_but_controls(here.inputs))
+        inputs = dataclasses.replace(here.inputs, ctrl=ctrl)
         return function(here._replace(kin=kin, q=q, v=v, act=act, inputs=inputs))
 
     start = jnp.zeros_like(here.v), here.v, here.act, cast(Array, here.inputs.ctrl)
