@@ -97,9 +97,10 @@ def atlas(urdf: str) -> tuple[mujoco.MjModel, list[mujoco.MjData]]:
     return m, [d]
 
 
-def of_data(m: mujoco.MjModel, d: mujoco.MjData, dtype) -> tuple[uk.State, jax.Array]:
+def of_data(model: uk.Model, d: mujoco.MjData) -> tuple[uk.State, jax.Array]:
     """State and controls of MuJoCo's data, its warm start included."""
-    cache = uk.model.Cache(jnp.asarray(d.qacc_warmstart, dtype), jnp.zeros((), jnp.int32))
+    dtype = model.options.timestep.dtype
+    cache = dataclasses.replace(uk.model.blank_cache(model), acceleration=jnp.asarray(d.qacc_warmstart, dtype))
     q, v, act, time, ctrl = (jnp.asarray(x, dtype) for x in (d.qpos, d.qvel, d.act, d.time, d.ctrl))
     return uk.State(q, v, act, time, jnp.zeros((), jnp.int32), cache), ctrl
 
@@ -130,8 +131,7 @@ def scanned(function, states, ctrls):
 def linearize_figures(start: Start, rounds: int) -> dict:
     """Figures of one start: both engines in alternation."""
     model = uk.load(start.m)
-    dtype = model.options.timestep.dtype
-    pairs = [of_data(start.m, d, dtype) for d in start.data]
+    pairs = [of_data(model, d) for d in start.data]
     cpu, wall = clocks(lambda: uk.linearize(model, *pairs[0]))
     figures = {"compile s": wall, "compile cpu s": cpu, "dofs": model.nv, "states": len(pairs)}
     states, ctrls = jax.tree.map(lambda *x: jnp.stack(x), *[pairs[k % len(pairs)] for k in range(LOOP)])
@@ -192,7 +192,7 @@ def rollout_worker(rounds: int) -> None:
     case = peers.reverse_cases()[0]
     assert case.workload is not None
     model = case.workload.load()
-    start, ctrl = of_data(*rest(case), model.options.timestep.dtype)
+    start, ctrl = of_data(model, rest(case)[1])
     found: dict = {}
     for worlds, steps in ROLLOUTS:
         noise = jax.random.normal(jax.random.PRNGKey(0), (worlds, model.nv))
@@ -243,7 +243,7 @@ def memory_worker(kind: str) -> None:
     case = peers.reverse_cases()[0]
     assert case.workload is not None
     model = case.workload.load()
-    start, ctrl = of_data(*rest(case), model.options.timestep.dtype)
+    start, ctrl = of_data(model, rest(case)[1])
     loss = rollout_loss(model, start, int(kind) if kind.isdecimal() else None)
     function = loss if kind == "forward" else jax.grad(loss, argnums=(0, 1, 2))
     args = start.q, start.v, jnp.broadcast_to(ctrl, (LONG, model.nu))

@@ -119,25 +119,6 @@ def _limit_rows(model: Model, q: Array) -> Block:
 # ---- all together --------------------------------------------------------------------------------------------------
 
 
-def row_kinds(model: Model, cone: str) -> RowKinds:
-    """Number and kinds of the rows of a model."""
-    disabled = model.options.layout.disabled
-    if "constraint" in disabled:
-        return RowKinds(0, 0, 0, 0, 1, cone, False)
-    sizes = {"connect": 3, "weld": 6, "joint": 1}
-    layout = model.pairs.layout
-    dims = {int(d) for group in layout.groups for d in group.condim}
-    return RowKinds(
-        equality=0 if "equality" in disabled else sum(sizes[t] for t in model.equalities.layout.type),
-        dry=0 if "frictionloss" in disabled else len(model.joints.layout.dry),
-        limit=0 if "limit" in disabled else len(model.joints.layout.limit_rows),
-        contacts=layout.capacity,
-        dim=layout.dim,
-        cone=cone,
-        frictionless=1 in dims and layout.dim > 1,
-    )
-
-
 def constraint_rows(
     model: Model, kin: Kinematics, velocity: Velocities, q: Array, v: Array, contacts: Contacts, kinds: RowKinds
 ) -> Rows:

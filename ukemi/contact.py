@@ -21,6 +21,7 @@ class ContactParameters(NamedTuple):
     """Parameters of pairs of geoms, mixed from the two or taken from an explicit pair."""
 
     friction: Array  # (n, 5)
+    restitution: Array  # (n,)
     solref: Array  # (n, 2)
     solref_friction: Array  # (n, 2) zero: as solref
     solimp: Array  # (n, 5)
@@ -45,19 +46,20 @@ def pair_parameters(model: Model) -> ContactParameters:
     solref = share * geoms.solref[a] + (1 - share) * geoms.solref[b]
     solref = jnp.where(direct, jnp.minimum(geoms.solref[a], geoms.solref[b]), solref)
     solimp = share * geoms.solimp[a] + (1 - share) * geoms.solimp[b]
+    restitution = jnp.maximum(geoms.restitution[a], geoms.restitution[b])
     slip = jnp.zeros_like(solref)
     pairs = model.pairs
     if len(pairs.margin):
         listed, k = (layout.explicit >= 0)[:, None], np.maximum(layout.explicit, 0)
         friction = jnp.where(listed, pairs.friction[k], friction)
+        restitution = jnp.where(listed[:, 0], pairs.restitution[k], restitution)
         solref = jnp.where(listed, pairs.solref[k], solref)
         solimp = jnp.where(listed, pairs.solimp[k], solimp)
         slip = jnp.where(listed, pairs.solref_friction[k], slip)
     body = geoms.layout.body[layout.geoms]
     weight = model.bodies.invweight[:, 0][body].sum(-1)
-    return ContactParameters(
-        jnp.maximum(friction, MIN_FRICTION), solref, slip, solimp, reach_of_pairs(model)[0], weight
-    )
+    friction = jnp.maximum(friction, MIN_FRICTION)
+    return ContactParameters(friction, restitution, solref, slip, solimp, reach_of_pairs(model)[0], weight)
 
 
 def of_contacts(table: ContactParameters, pair: Array) -> ContactParameters:

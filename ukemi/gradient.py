@@ -15,6 +15,8 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.custom_derivatives import SymbolicZero
 
+from ukemi.errors import GradientError
+
 
 def pushforward(function: Callable, primals, tangents) -> Any:
     """Derivative of `function(primals)` along `tangents`, whose leaves may be SymbolicZero; None if all are."""
@@ -107,3 +109,14 @@ def root(find: Callable, derivative: Callable) -> Callable:
 
     solve.defjvp(rule, symbolic_zeros=True)
     return solve
+
+
+def without_derivative(function: Callable, reason: str) -> Callable:
+    """`function`, which raises `GradientError` when it is differentiated."""
+    guarded = jax.custom_jvp(function)
+
+    @guarded.defjvp
+    def refuse(primals, tangents):
+        raise GradientError(reason)
+
+    return guarded

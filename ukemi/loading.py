@@ -8,7 +8,7 @@ from ukemi import model as m_
 from ukemi import solids
 from ukemi import tree as tree_
 from ukemi.collide import pairs
-from ukemi.errors import UnsupportedModelError
+from ukemi.errors import ModelFileError, UnsupportedModelError
 from ukemi.source import parse
 from ukemi.support import unsupported
 
@@ -190,6 +190,7 @@ def _geoms(m, types, density) -> m_.Geoms:
         size=_f(m.geom_size),
         density=_f(density),
         friction=_f(m.geom_friction),
+        restitution=_f(_restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom)),
         solref=_f(m.geom_solref),
         solimp=_f(m.geom_solimp),
         solmix=_f(m.geom_solmix),
@@ -202,6 +203,7 @@ def _geoms(m, types, density) -> m_.Geoms:
 def _pairs(m, contacts) -> m_.Pairs:
     return m_.Pairs(
         friction=_f(m.pair_friction),
+        restitution=_f(_restitution(m, mujoco.mjtObj.mjOBJ_PAIR, m.npair)),
         solref=_f(m.pair_solref),
         solref_friction=_f(m.pair_solreffriction),
         solimp=_f(m.pair_solimp),
@@ -209,6 +211,25 @@ def _pairs(m, contacts) -> m_.Pairs:
         gap=_f(m.pair_gap),
         layout=pairs.build(m, GEOM_TYPES, contacts),
     )
+
+
+def _restitution(m, kind, n: int) -> np.ndarray:
+    """Restitution of geoms or pairs (n,): MJCF has no attribute for it, so the file says it in its <custom> section.
+
+    <numeric name="restitution"> is that of all; <tuple name="restitution"> lists objects with their own as `prm`.
+    """
+    out = np.zeros(n)
+    number = mujoco.mj_name2id(m, mujoco.mjtObj.mjOBJ_NUMERIC, "restitution")
+    if number >= 0:
+        out[:] = m.numeric_data[m.numeric_adr[number]]
+    listed = mujoco.mj_name2id(m, mujoco.mjtObj.mjOBJ_TUPLE, "restitution")
+    if listed >= 0:
+        entries = m.tuple_adr[listed] + np.arange(m.tuple_size[listed])
+        entries = entries[np.array(m.tuple_objtype)[entries] == int(kind)]
+        out[np.array(m.tuple_objid)[entries]] = np.array(m.tuple_objprm)[entries]
+    if ((out < 0) | (out > 1)).any():
+        raise ModelFileError(f"{_title(m)}: restitution must be between 0 and 1, not {out.min():g} to {out.max():g}.")
+    return out
 
 
 def _equalities(m) -> m_.Equalities:

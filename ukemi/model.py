@@ -14,6 +14,7 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from ukemi.errors import InputError
+from ukemi.penalty import row_kinds
 from ukemi.tree import Static, Tree
 
 
@@ -84,6 +85,7 @@ class Geoms(eqx.Module):
     size: Float[Array, "ng 3"]  # [m]
     density: Float[Array, " ng"]  # of what adds to the mass of a body in `BodyLayout.inferred`, else 0 [kg/m³]
     friction: Float[Array, "ng 3"]  # sliding [-], torsional [m], rolling [m]
+    restitution: Float[Array, " ng"]  # of rigid contact laws, 0 to 1; a pair has the larger of the two
     solref: Float[Array, "ng 2"]
     solimp: Float[Array, "ng 5"]
     solmix: Float[Array, " ng"]
@@ -124,6 +126,7 @@ class Pairs(eqx.Module):
     """Contact parameters of explicitly listed pairs, and the list of all pairs that may collide."""
 
     friction: Float[Array, "np 5"]  # sliding 2, torsional, rolling 2
+    restitution: Float[Array, " np"]  # of rigid contact laws, 0 to 1
     solref: Float[Array, "np 2"]
     solref_friction: Float[Array, "np 2"]
     solimp: Float[Array, "np 5"]
@@ -310,6 +313,8 @@ class Cache(eqx.Module):
 
     acceleration: Float[Array, " nv"]  # last acceleration: the warm start of the soft solvers
     iterations: Int[Array, ""]  # solver iterations of the last step
+    contacts: Int[Array, " nc"]  # which contact points the last step knew, −1 for none
+    sides: Int[Array, " rows"]  # side of its box that each row's impulse was on, of the rigid laws
 
 
 class State(eqx.Module):
@@ -378,8 +383,17 @@ def initial_state(model: Model, keyframe: str | int | None = None, *, q=None, v=
         if value.shape != base[name].shape:
             raise InputError(f"{name} has shape {value.shape}; {model!r} needs {base[name].shape}.")
         base[name] = value
-    cache = Cache(acceleration=jnp.zeros(model.nv, dtype), iterations=jnp.zeros((), jnp.int32))
-    return State(**base, status=jnp.zeros((), jnp.int32), cache=cache)
+    return State(**base, status=jnp.zeros((), jnp.int32), cache=blank_cache(model))
+
+
+def blank_cache(model: Model) -> Cache:
+    """The memory of a method that has not stepped yet."""
+    return Cache(
+        acceleration=jnp.zeros(model.nv, model.options.timestep.dtype),
+        iterations=jnp.zeros((), jnp.int32),
+        contacts=jnp.full(model.pairs.layout.capacity, -1, jnp.int32),
+        sides=jnp.full(row_kinds(model).total, -1, jnp.int8),
+    )
 
 
 def keyframe_index(model: Model, keyframe: str | int) -> int:

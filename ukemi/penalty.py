@@ -42,6 +42,26 @@ class RowKinds(Static):
         return self.scalar + self.contacts * self.dim
 
 
+def row_kinds(model, cone: str | None = None) -> RowKinds:
+    """Number and kinds of the rows of a model; cone: of the file if left out."""
+    disabled = model.options.layout.disabled
+    cone = cone or model.options.layout.cone
+    if "constraint" in disabled:
+        return RowKinds(0, 0, 0, 0, 1, cone, False)
+    sizes = {"connect": 3, "weld": 6, "joint": 1}
+    layout = model.pairs.layout
+    dims = {int(d) for group in layout.groups for d in group.condim}
+    return RowKinds(
+        equality=0 if "equality" in disabled else sum(sizes[t] for t in model.equalities.layout.type),
+        dry=0 if "frictionloss" in disabled else len(model.joints.layout.dry),
+        limit=0 if "limit" in disabled else len(model.joints.layout.limit_rows),
+        contacts=layout.capacity,
+        dim=layout.dim,
+        cone=cone,
+        frictionless=1 in dims and layout.dim > 1,
+    )
+
+
 class Penalty(NamedTuple):
     """Stiffness of the penalty; D = 1/R is zero on rows that are not active."""
 

@@ -59,7 +59,9 @@ def ignored(m: mujoco.MjModel) -> list[str]:
     """What loads without having any effect in Ukemi: sensors, cameras, lights, visual-only meshes and the like."""
     counts = {
         "sensor": m.nsensor, "camera": m.ncam, "light": m.nlight, "texture": m.ntex, "material": m.nmat,
-        "skin": m.nskin, "custom numeric": m.nnumeric, "custom text": m.ntext, "custom tuple": m.ntuple,
+        "skin": m.nskin, "custom text": m.ntext,
+        "custom numeric": m.nnumeric - _gives_restitution(m, mujoco.mjtObj.mjOBJ_NUMERIC),
+        "custom tuple": m.ntuple - _gives_restitution(m, mujoco.mjtObj.mjOBJ_TUPLE),
     }
     lines = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count]
     visual = ~_is_type(m, SHAPES) & ~collision_candidates(m).any(axis=1)
@@ -70,6 +72,10 @@ def ignored(m: mujoco.MjModel) -> list[str]:
         if m.eq_type[i] not in EQUALITIES and not m.eq_active0[i]:
             lines.append(f"{_name(m, 'equality', i)}: inactive")
     return lines
+
+
+def _gives_restitution(m: mujoco.MjModel, kind) -> bool:
+    return mujoco.mj_name2id(m, kind, "restitution") >= 0
 
 
 def collision_candidates(m: mujoco.MjModel) -> np.ndarray:

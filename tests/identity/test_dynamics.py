@@ -26,7 +26,8 @@ def states(name: str, n: int = 20):
     """MuJoCo's model, ours, and n states with their inputs."""
     m = converged(copy.copy(CASES[name]()))
     samples = random_states(m, n, seed=7)
-    return m, uk.load(m), samples, *stack(samples)
+    model = uk.load(m)
+    return m, model, samples, *stack(model, samples)
 
 
 def mapped(function, *batch):

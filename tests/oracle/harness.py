@@ -19,7 +19,7 @@ from ukemi.kinematics import geom_frames
 from ukemi.methods import integrators
 from ukemi.methods.balance import here_at
 from ukemi.methods.soft import Motion, Soft, effective
-from ukemi.model import Cache, Input, State
+from ukemi.model import Input, State, blank_cache
 
 jax.config.update("jax_enable_x64", True)
 
@@ -180,11 +180,13 @@ def load_sample(d: mujoco.MjData, sample: Sample) -> None:
     d.qfrc_applied[:], d.xfrc_applied[:], d.mocap_pos[:], d.mocap_quat[:] = sample[5:]
 
 
-def stack(samples: list[Sample]) -> tuple[State, Input]:
+def stack(model: uk.Model, samples: list[Sample]) -> tuple[State, Input]:
     """The samples as one batch."""
     s = Sample(*(jnp.asarray(np.stack(x)) for x in zip(*samples, strict=True)))
     zero = jnp.zeros(len(samples), jnp.int32)
-    state = State(s.q, s.v, s.act, jnp.zeros(len(samples)), zero, Cache(s.warm, zero))
+    blank = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(samples), *x.shape)), blank_cache(model))
+    cache = dataclasses.replace(blank, acceleration=s.warm)
+    state = State(s.q, s.v, s.act, jnp.zeros(len(samples)), zero, cache)
     return state, Input(s.ctrl, s.qfrc, s.xfrc, s.mocap_pos, s.mocap_quat)
 
 
@@ -200,7 +202,7 @@ def ours(model: uk.Model, samples: list[Sample], method: Soft = CONVERGED):
         return moved, now, (now.kin.pos, now.kin.quat, now.kin.com, pos, mat)
 
     run = jax.jit(lambda batch: jax.lax.map(one, batch), compiler_options=QUICK)
-    return jax.tree.map(np.asarray, run(stack(samples)))
+    return jax.tree.map(np.asarray, run(stack(model, samples)))
 
 
 def _moved(model: uk.Model, method: Soft, state: State, inputs: Input, now):

@@ -5,6 +5,7 @@ that they take implicitly: Euler the joints' damping, implicitfast also the actu
 of bodies that float alone, implicit all but the constraints'.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -20,7 +21,7 @@ from ukemi.forces import Actuation, activation_motion, acts_on_joints, next_acti
 from ukemi.gradient import isolated
 from ukemi.kinematics import Kinematics, Velocities, integrate
 from ukemi.maps import pick
-from ukemi.model import Cache, Input, Model, State
+from ukemi.model import Input, Model, State
 
 NAMES = ("Euler", "implicitfast", "implicit", "RK4")
 
@@ -183,7 +184,7 @@ def runge_kutta(accelerate, model: Model, state: State, inputs: Input):
         shift = h * weight * u
         q = integrate(tree, state.q, weight * u, h)
         v = state.v + h * weight * a
-        cache = Cache(acceleration=lax.stop_gradient(a), iterations=state.cache.iterations)
+        cache = replace(state.cache, acceleration=lax.stop_gradient(a))
         there = State(q, v, state.act + h * weight * w, state.time, state.status, cache)
         then = accelerate(model, there, inputs)
         stages.append((_pull_back(model, shift, v), then.acceleration, _activation(model, there, then, inputs)[0]))

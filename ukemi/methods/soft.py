@@ -1,5 +1,6 @@
 """MuJoCo's soft contact: the acceleration minimises Gauss' principle plus a penalty on the constraints (eq. 8)."""
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from jax import Array, lax
 
 from ukemi import forces as f_
 from ukemi.collide.detect import Contacts
-from ukemi.constraint import Rows, row_kinds
+from ukemi.constraint import Rows
 from ukemi.dynamics import Smooth, motion_force, smooth
 from ukemi.errors import InputError
 from ukemi.gradient import root
@@ -17,8 +18,8 @@ from ukemi.kinematics import Kinematics, velocities
 from ukemi.methods import balance as b_
 from ukemi.methods import integrators as i_
 from ukemi.methods.base import Method, columns
-from ukemi.model import Cache, Input, Model, State
-from ukemi.penalty import RowKinds
+from ukemi.model import Input, Model, State
+from ukemi.penalty import RowKinds, row_kinds
 from ukemi.solvers import SOLVERS, solve_active
 from ukemi.solvers.problem import Solution
 from ukemi.status import Status, bit
@@ -115,12 +116,14 @@ class Soft(Method):
             | bit(Status.NOT_CONVERGED, ~motion.converged & finite)
             | bit(Status.CONTACT_OVERFLOW, motion.contacts.overflow)
         )
-        cache = Cache(acceleration=lax.stop_gradient(motion.acceleration), iterations=motion.iterations)
+        cache = replace(
+            state.cache, acceleration=lax.stop_gradient(motion.acceleration), iterations=motion.iterations
+        )
         return State(moved.q, moved.v, moved.act, state.time + model.options.timestep, status, cache)
 
     def kinds(self, model: Model) -> RowKinds:
         """Number and kinds of the constraint rows."""
-        return row_kinds(model, self.cone or model.options.layout.cone)
+        return row_kinds(model, self.cone)
 
     def accelerate(
         self, model: Model, state: State, inputs: Input, integrator: str | None = None, *, dense: bool = False

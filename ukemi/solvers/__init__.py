@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ukemi.batching import one_by_one
-from ukemi.errors import GradientError
+from ukemi.gradient import without_derivative
 from ukemi.penalty import RowKinds, active_contacts
 from ukemi.solvers.cg import cg
 from ukemi.solvers.newton import hessian, newton
@@ -16,6 +16,11 @@ from ukemi.solvers.problem import Problem, Solution
 
 SOLVERS = {"Newton": newton, "CG": cg, "PGS": pgs}
 
+REFUSED = (
+    "A solver's iterations are not differentiated: that would be silently wrong. Derivatives of the soft law "
+    "come from uk.step, uk.rollout, uk.linearize, uk.vector_field, uk.contacts and uk.inverse, which use the "
+    "implicit rule; Soft.forward has none."
+)
 SLOTS = (16, 64, 256, 1024)  # numbers of contact slots for which a solver is compiled, up to half the model's own
 
 
@@ -31,7 +36,7 @@ def solve_active(solver, rows, kinds: RowKinds, scene) -> Solution:
         solution = solver(own, problem, scene.warm)
         return solution._replace(force=jnp.pad(solution.force, (0, kinds.total - own.total)))
 
-    return _without_derivative(with_slots(solve, kinds))(scene)
+    return without_derivative(with_slots(solve, kinds), REFUSED)(scene)
 
 
 def hessian_active(rows, kinds: RowKinds, scene, a: Array) -> Array:
@@ -67,18 +72,3 @@ def with_slots(function, kinds: RowKinds):
         return lax.switch((active > jnp.array(sizes[:-1])).sum(), [of(n) for n in sizes], scene, *more)
 
     return one_by_one(full if len(sizes) == 1 else choose, in_lockstep=full)
-
-
-def _without_derivative(solve):
-    """`solve`, which raises when it is differentiated: a solver's iterations have no meaningful derivative."""
-    guarded = jax.custom_jvp(solve)
-
-    @guarded.defjvp
-    def refuse(primals, tangents):
-        raise GradientError(
-            "A solver's iterations are not differentiated: that would be silently wrong. Derivatives of the soft law "
-            "come from uk.step, uk.rollout, uk.linearize, uk.vector_field, uk.contacts and uk.inverse, which use the "
-            "implicit rule; Soft.forward has none."
-        )
-
-    return guarded

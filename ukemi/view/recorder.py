@@ -11,7 +11,7 @@ from jax import Array
 import ukemi as uk
 from ukemi import kinematics, spatial
 from ukemi.errors import InputError
-from ukemi.model import Cache, Model, State, as_input
+from ukemi.model import Model, State, as_input, blank_cache
 from ukemi.status import Status
 from ukemi.tree import BALL, FREE, HINGE, SLIDE
 from ukemi.view.plot import Trace
@@ -186,8 +186,7 @@ class Recorder:
     def raise_if_failed(self):
         """Raise `StepError` if any step failed."""
         moments = {name: jnp.asarray(self.column(name)) for name in ("q", "v", "act", "time", "status")}
-        nothing = Cache(acceleration=jnp.zeros(0), iterations=jnp.zeros(0, jnp.int32))
-        uk.raise_if_failed(State(**moments, cache=nothing))
+        uk.raise_if_failed(State(**moments, cache=blank_cache(self.model)))
 
 
 def _length(finite: np.ndarray) -> int:

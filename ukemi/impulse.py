@@ -1,0 +1,167 @@
+"""Rigid constraints as rows on velocities: what limits, friction, equalities and contacts ask of v⁺ = J v.
+
+Rows have the order of `constraint.constraint_rows`. A contact or limit that is still open by φ may close within the
+step but not cross it, J v⁺ ≥ −φ/h; one that closes with restitution leaves at J v⁺ = −e J v (Jade, eq. 7). Penetration
+is not pushed back by velocities, which would add energy, but by a displacement of its own (`restore`).
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ukemi.collide.detect import Contacts, bounding_capsules
+from ukemi.constraint import Block, scalar_blocks
+from ukemi.contact import Lever, contact_jacobian, contact_lever, of_contacts, pair_parameters
+from ukemi.kinematics import Kinematics, Velocities, geom_frames
+from ukemi.model import Model
+from ukemi.penalty import RowKinds
+from ukemi import spatial
+
+
+YIELD = 1e-4  # of the displacement against penetration, relative to the inverse weights of what it moves
+
+
+class Law(NamedTuple):
+    """What each row asks for."""
+
+    on: Array  # (total,) bool: may exert an impulse
+    reach: Array  # (total,) velocity that pushes must not fall below, −φ/h, and that held rows have
+    restitution: Array  # (total,) e of pushes
+    restore: Array  # (total,) displacement against penetration and drift [m] or [rad]
+    yields: Array  # (total,) by how much less per λ, so that contacts that ask for different things agree [1/kg]
+    fixed: Array  # (total,) bound of an impulse that does not depend on others
+    mu: Array  # (total,) bound of a friction impulse per impulse of its normal
+
+
+class Rows(NamedTuple):
+    """Rows as a linear map from velocities, without the contacts' matrix."""
+
+    J: Array  # (scalar, nv)
+    lever: Lever | None
+    dim: int
+
+    def motion(self, x: Array) -> Array:
+        """J x (total,)."""
+        out = self.J @ x
+        return out if self.lever is None else jnp.concatenate([out, self.lever.motion(x).reshape(-1)])
+
+    def pull(self, f: Array) -> Array:
+        """Jᵀ f (nv,)."""
+        n = len(self.J)
+        out = f[:n] @ self.J
+        return out if self.lever is None else out + self.lever.pull(f[n:].reshape(-1, self.dim))
+
+
+class Frame(NamedTuple):
+    """What rows are made from."""
+
+    model: Model
+    kin: Kinematics
+    velocity: Velocities
+    q: Array
+    v: Array
+    contacts: Contacts
+
+
+def matrix(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Array:
+    """J (total, nv)."""
+    J = [jnp.zeros((0, frame.model.nv), frame.v.dtype), *(block.J for block in blocks)]
+    if kinds.contacts:
+        contacts = contact_jacobian(frame.model, frame.kin, frame.contacts, kinds.dim)
+        J.append(contacts.reshape(-1, frame.model.nv))
+    return jnp.concatenate(J)
+
+
+def rows(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Rows:
+    """The same as a map."""
+    J = jnp.concatenate([jnp.zeros((0, frame.model.nv), frame.v.dtype), *(block.J for block in blocks)])
+    lever = contact_lever(frame.model, frame.kin, frame.contacts, kinds.dim) if kinds.contacts else None
+    return Rows(J, lever, kinds.dim)
+
+
+def blocks_of(frame: Frame, kinds: RowKinds) -> list[Block]:
+    """Rows that are not contacts, kind by kind."""
+    return scalar_blocks(frame.model, frame.kin, frame.velocity, frame.q, frame.v, kinds)
+
+
+def law(frame: Frame, kinds: RowKinds, blocks: list[Block], moving: Array, options: "Stepping") -> Law:
+    """The law of rows that move at `moving` = J v (total,)."""
+    model, h = frame.model, frame.model.options.timestep
+    parts, start = [], 0
+    for block, kind in zip(blocks, _names(kinds), strict=True):
+        n = len(block.residual)
+        parts.append(_scalar_law(model, block, kind, moving[start : start + n], options))
+        start += n
+    if kinds.contacts:
+        parts.append(_contact_law(frame, kinds, moving[start:].reshape(-1, kinds.dim), options))
+    if not parts:
+        none = jnp.zeros(0, h.dtype)
+        return Law(jnp.zeros(0, bool), *(none,) * 6)
+    return Law(*(jnp.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+class Stepping(NamedTuple):
+    """How a step is taken; static."""
+
+    correction: float  # share of a penetration that is taken back in a step
+    explicit: bool  # positions move by the old velocities
+
+
+def _names(kinds: RowKinds) -> list[str]:
+    counts = {"equality": kinds.equality, "dry": kinds.dry, "limit": kinds.limit}
+    return [name for name, n in counts.items() if n]
+
+
+def _gap(phi: Array, moving: Array, h: Array, options: Stepping) -> Array:
+    """Distance that the new velocity may use up [m]."""
+    return phi + h * moving if options.explicit else phi
+
+
+def _scalar_law(model: Model, block: Block, kind: str, moving: Array, options: Stepping) -> Law:
+    h, zero = model.options.timestep, jnp.zeros_like(block.residual)
+    on = jnp.ones_like(zero, bool)
+    if kind == "dry":
+        return Law(on, zero, zero, zero, zero, h * model.joints.frictionloss[model.joints.layout.dry], zero)
+    phi = block.residual - block.margin
+    if kind == "equality":
+        return Law(block.active, zero, zero, -options.correction * phi, YIELD * block.weight, zero, zero)
+    reach = -jnp.maximum(_gap(phi, moving, h, options), 0.0) / h
+    restore = -options.correction * jnp.minimum(phi, 0.0)
+    return Law(on, reach, zero, restore, YIELD * block.weight, zero, zero)
+
+
+def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, options: Stepping) -> Law:
+    model, contacts = frame.model, frame.contacts
+    h, normal = model.options.timestep, np.arange(kinds.dim) == 0
+    prm = of_contacts(pair_parameters(model), contacts.pair)
+    own = np.arange(kinds.dim) < model.pairs.layout.condim[:, None]
+    mu = jnp.pad(prm.friction[:, : kinds.dim - 1], ((0, 0), (1, 0)))
+    mu = jnp.where(jnp.asarray(own)[contacts.pair], mu, 0.0)
+    # slots without a contact have a distance that is not one
+    phi = jnp.where(contacts.active, contacts.distance - prm.margin, 0.0)
+    reach = -jnp.maximum(_gap(phi, moving[:, 0], h, options), 0.0) / h
+    restore = -options.correction * jnp.minimum(phi, 0.0)
+    given = reach, prm.restitution, restore, YIELD * prm.weight
+    columns = [jnp.where(normal, column[:, None], 0.0) for column in given]
+    on = jnp.broadcast_to(contacts.active[:, None], mu.shape)
+    return Law(*(part.reshape(-1) for part in (on, *columns, jnp.zeros_like(mu), mu)))
+
+
+def rebound(law: Law, moving: Array) -> Array:
+    """Velocity (total,) at which rows that close at `moving` leave: −e J v."""
+    return -law.restitution * jnp.minimum(moving, 0.0)
+
+
+def covered(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
+    """Distance (pairs,) that the geoms of each pair can cover towards each other in a step at their velocities [m]."""
+    V = velocity.body
+    body = model.geoms.layout.body
+    half, radius = bounding_capsules(model)
+    extent = spatial.safe_norm(half) + radius
+    arm = geom_frames(model, kin)[0] - kin.ref[model.tree.body_tree[body]]
+    linear = V[body, 3:] + spatial.cross(V[body, :3], arm)
+    speed = spatial.safe_norm(linear) + spatial.safe_norm(V[body, :3]) * extent
+    a, b = model.pairs.layout.geoms.T
+    return model.options.timestep * (speed[a] + speed[b])

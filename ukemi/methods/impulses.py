@@ -1,0 +1,295 @@
+"""The balance of impulses of rigid contact: the problem that its solver is given, the residual that its solution
+brings to zero, and the residual's derivatives.
+
+One step finds v⁺ and impulses f with
+
+    M̂ (v⁺ − v) = h (τ − c) + Jᵀ f,        J v⁺ and f complementary within their boxes (`solvers.boxed`)
+
+where M̂ = M + h D takes the joints' damping implicitly, as MuJoCo's Euler does; and a displacement M̂ δ = Jᵀ λ that takes
+back penetration and drift through the same rows on the same sides, and leaves velocities alone.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+import numpy as np
+from jax import Array, lax
+
+from ukemi import impulse as i_
+from ukemi.collide.detect import Contacts
+from ukemi.dynamics import inertial_force, motion_force, smooth
+from ukemi.gradient import pushforward, zero_tangent
+from ukemi.kinematics import Kinematics, Velocities, tangent_vector, velocities
+from ukemi.methods import balance as b_
+from ukemi.methods.integrators import takes_slope
+from ukemi.model import Model
+from ukemi.penalty import RowKinds
+from ukemi.solvers import boxed as x_
+from ukemi.solvers import rigid, with_slots
+from ukemi.solvers.linear import eliminate
+
+
+class Impulses(NamedTuple):
+    """What a step finds; rows have the order of `constraint.constraint_rows`."""
+
+    v: Array  # (nv,) v⁺
+    shift: Array  # (nv,) displacement δ against penetration and drift
+    f: Array  # (total,) impulses [N s]
+    lam: Array  # (total,) λ, what the displacement is made by
+    side: Array  # (total,) int8: clamped, or the side of its box
+    bounce: Array  # (total,) bool: leaves with restitution
+
+
+class Scene(NamedTuple):
+    """What rows and their problem are made from."""
+
+    model: Model
+    kin: Kinematics
+    velocity: Velocities
+    q: Array
+    v: Array
+    contacts: Contacts
+    M: Array  # (nv, nv) M̂
+    free: Array  # (nv,) velocity without impulses
+    known: Array  # (nc,) contact points that the last step knew
+    side: Array  # (total,) sides of the last step's rows, or of this one's
+
+    @property
+    def frame(self) -> i_.Frame:
+        """What rows are made from."""
+        return i_.Frame(*self[:6])
+
+
+def scene(here: b_.Here, known: Array, side: Array) -> Scene:
+    """The problem at `here`."""
+    model = here.model
+    dyn = smooth(model, here.kin, here.v)
+    h, M = model.options.timestep, dyn.M
+    if takes_slope("Euler", model):
+        M = M + h * jnp.diag(model.joints.damping)
+    free = here.v + h * eliminate(M, (b_.applied(here) - dyn.bias)[:, None])[:, 0]
+    return Scene(model, here.kin, dyn.velocity, here.q, here.v, here.contacts, M, free, known, side)
+
+
+class Problem(NamedTuple):
+    """Rows of a scene and their boxed problem."""
+
+    J: Array  # (n, nv)
+    X: Array  # (nv, n) M̂⁻¹ Jᵀ
+    law: i_.Law
+    bounce: Array  # (n,) bool
+    boxed: x_.Boxed
+
+
+def problem(scene: Scene, kinds: RowKinds, stepping: i_.Stepping) -> Problem:
+    """The boxed problem of a scene: w = J v⁺ less what the rows ask for."""
+    blocks = i_.blocks_of(scene.frame, kinds)
+    J = i_.matrix(scene.frame, kinds, blocks)
+    moving, free = J @ scene.v, J @ scene.free
+    law, own = i_.law(scene.frame, kinds, blocks, moving, stepping), x_.roles(kinds)
+    rebound = i_.rebound(law, moving)
+    bounce = law.on & own.push & (rebound > 0) & (free < law.reach)
+    X = eliminate(scene.M, J.T)
+    A = J @ X
+    p = x_.boxed(0.5 * (A + A.T), free - jnp.where(bounce, rebound, law.reach), law.fixed, law.mu, law.on, own)
+    return Problem(J, X, law, bounce, p)
+
+
+def find(kinds: RowKinds, stepping: i_.Stepping, scene: Scene) -> tuple[Impulses, tuple[Array, Array]]:
+    """Impulses of a scene, with (linear systems solved, whether that found a solution)."""
+
+    def solve(own_kinds: RowKinds, scene: Scene):
+        own, given = x_.roles(own_kinds), problem(scene, own_kinds, stepping)
+        p = given.boxed
+        found = rigid.solve(p, own, _recalled(scene, own_kinds, own, p))
+        f = x_.refine(p, own, found.side, found.factors, x_.right_side(p, own, found.side)) * p.scale
+        lam = _restoring(given, own, found.side)
+        room = (0, kinds.total - own_kinds.total)
+        rows = tuple(jnp.pad(part, room) for part in (f, lam, found.side, given.bounce))
+        return Impulses(scene.free + given.X @ f, given.X @ lam, *rows), (found.rounds, found.solved)
+
+    if not kinds.total:
+        none = jnp.zeros(0, scene.v.dtype)
+        rows = none, none, jnp.zeros(0, jnp.int8), jnp.zeros(0, bool)
+        return Impulses(scene.free, jnp.zeros_like(scene.v), *rows), (jnp.zeros((), jnp.int32), jnp.ones((), bool))
+    return with_slots(solve, kinds)(scene)
+
+
+def _restoring(given: Problem, own: x_.Roles, side: Array) -> Array:
+    """λ (n,) that restores clamped normals, limits and equalities; friction takes no part."""
+    p = given.boxed
+    firm = _firm(p, own, side)
+    wanted = jnp.where(firm, given.law.restore * p.scale, 0.0)
+
+    def solve(wanted):
+        return jnp.linalg.solve(_restoring_system(given, firm), wanted) * p.scale
+
+    return lax.cond((wanted != 0).any(), solve, jnp.zeros_like, wanted)
+
+
+def _restoring_system(given: Problem, firm: Array) -> Array:
+    """Matrix (n, n) of λ, scaled."""
+    p, eye = given.boxed, np.eye(len(firm), dtype=given.X.dtype)
+    yielding = jnp.where(firm, given.law.yields * p.scale**2, 1.0)
+    return jnp.where(firm[:, None] & firm, p.A, 0.0) + yielding[:, None] * eye
+
+
+def _firm(p: x_.Boxed, own: x_.Roles, side: Array) -> Array:
+    """Clamped rows (n,) but friction."""
+    return x_.is_clamped(p, own, side) & (own.push | own.hold)
+
+
+def names(contacts: Contacts) -> Array:
+    """A number (nc,) for each contact point, −1 where there is none."""
+    return jnp.where(contacts.active, contacts.pair * 16 + contacts.which, -1).astype(jnp.int32)
+
+
+def _recalled(scene: Scene, kinds: RowKinds, own: x_.Roles, p: x_.Boxed) -> Array:
+    """Sides that the last step's rows had; of new contacts those that approach are clamped."""
+    scalar, now = kinds.scalar, names(scene.contacts)
+    same = (now[:, None] == scene.known) & (now >= 0)[:, None]
+    before = scene.side[scalar:].reshape(len(scene.known), -1)[jnp.argmax(same, -1)]
+    fresh = jnp.where(own.push & (p.b >= 0), x_.LOW, x_.CLAMPED).astype(jnp.int8)
+    contacts = jnp.where(same.any(-1)[:, None], before, fresh[scalar:].reshape(-1, kinds.dim))
+    return jnp.concatenate([scene.side[:scalar], contacts.reshape(-1)])
+
+
+# ---- residual --------------------------------------------------------------------------------------------------------
+
+
+class Balance(NamedTuple):
+    """What a step brings to zero."""
+
+    force: Array  # (nv,) of the impulses
+    shift: Array  # (nv,) of the displacement
+    rows: Array  # (total,) conditions of the rows' sides on v⁺ and f
+    restore: Array  # (total,) and on the displacement and λ
+
+
+def imbalance(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here) -> Balance:
+    """Residual of the step at given sides."""
+    model, h = here.model, here.model.options.timestep
+    velocity = velocities(model.tree, here.kin.S, here.v)
+    frame = i_.Frame(model, here.kin, velocity, here.q, here.v, here.contacts)
+    damping = model.joints.damping if takes_slope("Euler", model) else 0.0
+    e = (z.v - here.v) / h
+    inertial = motion_force(model, here.kin, velocity, here.v, e) + h * damping * e
+    lagging = inertial_force(model, here.kin, z.shift) + h * damping * z.shift
+    if not kinds.total:
+        none = jnp.zeros(0, h.dtype)
+        return Balance(h * (inertial - b_.applied(here)), lagging, none, none)
+    blocks = i_.blocks_of(frame, kinds)
+    rows = i_.rows(frame, kinds, blocks)
+    moving, own = rows.motion(here.v), x_.roles(kinds)
+    law = i_.law(frame, kinds, blocks, moving, stepping)
+    clamped = law.on & (own.hold | (z.side == x_.CLAMPED))
+    target = jnp.where(z.bounce, i_.rebound(law, moving), law.reach)
+    at_side = z.f - z.side * (law.fixed + law.mu * z.f[own.owner])
+    firm = clamped & (own.push | own.hold)
+    return Balance(
+        h * (inertial - b_.applied(here)) - rows.pull(z.f),
+        lagging - rows.pull(z.lam),
+        jnp.where(clamped, rows.motion(z.v) - target, jnp.where(law.on, at_side, z.f)),
+        jnp.where(firm, rows.motion(z.shift) + law.yields * z.lam - law.restore, z.lam),
+    )
+
+
+# ---- derivatives -----------------------------------------------------------------------------------------------------
+
+
+class Response(NamedTuple):
+    """What the unknowns do about an imbalance: dv⁺ = −(force · dR_force + rows · dR_rows), and dδ alike."""
+
+    force: Array  # (nv, nv)
+    rows: Array  # (nv, total)
+    shift: Array  # (nv, nv)
+    restore: Array  # (nv, total)
+    bounce: Array  # (nv, nv) how a displacement of the start turns round where contacts bounce
+
+
+def response(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, scene: Scene) -> Response:
+    """Inverse of the residual's Jacobian in v⁺ and f, as seen by v⁺, at the sides that `scene` names.
+
+    The rows' part is solved from the left, so that it exists where contacts are more than the degrees of freedom: what
+    they cannot tell apart drops out of v⁺ (Nimble, IV-C).
+    """
+
+    def invert(own_kinds: RowKinds, scene: Scene, bounce: Array) -> Response:
+        own, given = x_.roles(own_kinds), problem(scene, own_kinds, stepping)
+        p, side = given.boxed, scene.side[: own_kinds.total]
+        free = eliminate(scene.M, jnp.eye(len(scene.v), dtype=scene.v.dtype))
+        clamped, firm = x_.is_clamped(p, own, side), _firm(p, own, side)
+        of_rows = _inverse_rows(p, given.X, own, side, clamped)
+        need = (jnp.where(firm, given.law.restore, 0.0) != 0).any()
+        of_shift = lax.cond(need, lambda: _inverse_restoring(given, firm), lambda: jnp.zeros_like(given.X))
+        room = ((0, 0), (0, kinds.total - own_kinds.total))
+        thrown = jnp.concatenate([jnp.zeros(own_kinds.scalar, bool), bounce.reshape(-1)]) & clamped
+        return Response(
+            free - of_rows[1] @ given.X.T,
+            jnp.pad(of_rows[0], room),
+            free - of_shift @ given.X.T,
+            jnp.pad(of_shift, room),
+            _turning(given, thrown),
+        )
+
+    if not kinds.total:
+        free = eliminate(scene.M, jnp.eye(len(scene.v), dtype=scene.v.dtype))
+        none = jnp.zeros((len(free), 0), free.dtype)
+        return Response(free, none, free, none, jnp.zeros_like(free))
+    bounce = z.bounce[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
+    return with_slots(invert, kinds)(scene, bounce)
+
+
+def _inverse_rows(p: x_.Boxed, X: Array, own: x_.Roles, side: Array, clamped: Array) -> tuple[Array, Array]:
+    """M̂⁻¹Jᵀ system⁻¹ (nv, n) in the units of the rows, and the part of it on clamped rows."""
+    left = _solve_left(p, own, side, (X * p.scale).T)
+    units = jnp.where(clamped, p.scale, jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 1.0))
+    rows = (left * units[:, None]).T
+    return rows, jnp.where(clamped, rows, 0.0)
+
+
+def _inverse_restoring(given: Problem, firm: Array) -> Array:
+    """M̂⁻¹Jᵀ (A + yields)⁻¹ (nv, n) over the firm rows."""
+    s = jnp.where(firm, given.boxed.scale, 0.0)
+    return jnp.linalg.solve(_restoring_system(given, firm), (given.X * s).T).T * s
+
+
+def _solve_left(p: x_.Boxed, own: x_.Roles, side: Array, seen: Array) -> Array:
+    """Y with systemᵀ Y = seen, by refinement of the regular system's factors."""
+    factors = jsl.lu_factor(x_.system(p, own, side, x_.Constants.of(p.b.dtype).delta).T)
+    exact = x_.system(p, own, side, 0.0).T
+    out = jsl.lu_solve(factors, seen)
+    for _ in range(x_.REFINEMENTS):
+        out = out + jsl.lu_solve(factors, seen - exact @ out)
+    return out
+
+
+def _turning(given: Problem, thrown: Array) -> Array:
+    """M̂⁻¹ J_bᵀ A_bb⁻¹ (1 + e) J_b of the rows b that bounce.
+
+    A body that starts nearer to what it hits turns round earlier, so that it ends farther: the time of impact moves
+    by −J δq / (J v), and with it the jump (1 + e) M̂⁻¹ Jᵀ A⁻¹ J v (Nimble, VI and appendix E, in the metric of M̂).
+    """
+    p, eye = given.boxed, np.eye(len(thrown), dtype=given.X.dtype)
+    both = thrown[:, None] & thrown
+    system = jnp.where(both, p.A, 0.0) + jnp.where(thrown, x_.Constants.of(p.b.dtype).delta, 1.0)[:, None] * eye
+    right = jnp.where(thrown, (1 + given.law.restitution) * p.scale, 0.0)[:, None] * given.J
+    return (given.X * p.scale) @ jnp.linalg.solve(system, right)
+
+
+def exact_rule(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses, args, along):
+    """Derivative of the step at its sides; bounces: with the change of the time of impact."""
+    here, _, _ = args
+    dr = pushforward(partial(imbalance, kinds, stepping, z), here, along[0])
+    if dr is None:
+        return None
+    move = response(kinds, stepping, z, scene(here, args[1], z.side))
+    dv = -(move.force @ dr.force + move.rows @ dr.rows)
+    shift = -(move.shift @ dr.shift + move.restore @ dr.restore)
+    if bounces:
+        dq = b_.filled(along[0].q, here.q)
+        shift = shift - move.bounce @ tangent_vector(here.model.tree, here.q, dq)
+    return zero_tangent(z)._replace(v=dv, shift=shift)

@@ -1,0 +1,187 @@
+"""Boxed linear complementarity problems: what rigid contact asks of its impulses (Nimble, eq. 3 and appendix A).
+
+With w = A f + b, every row is clamped (w = 0, its force within its box) or at a side of its box:
+
+    push    f ≥ 0, w ≥ 0, f w = 0                                         contact normals, joint limits
+    rub     |f| ≤ fixed + μ f_owner, at a side with the force against w    friction of contacts and joints
+    hold    w = 0                                                          equalities
+
+Once the sides are known the problem is a linear system, one row each: A_k f = −b_k where clamped, and
+f_k − s_k μ_k f_owner = s_k fixed_k at side s_k. Contacts may outnumber the degrees of freedom, so A is only positive
+semidefinite. Sides are chosen for A + δ I, where they are unique; the forces are then those of A itself, of least
+norm, by iterated refinement of the same factorisation (the limit δ → 0, which the pseudo-inverse of Nimble's
+appendix B is where that is feasible).
+"""
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+import numpy as np
+from jax import Array, lax
+
+from ukemi.penalty import RowKinds
+from ukemi.tree import Static
+
+LOW, CLAMPED, HIGH = -1, 0, 1
+REFINEMENTS = 4
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Roles(Static):
+    """What each row is."""
+
+    push: np.ndarray  # (n,) bool
+    hold: np.ndarray  # (n,) bool
+    owner: np.ndarray  # (n,) row of the normal whose force bounds a friction; itself elsewhere
+
+
+@functools.cache
+def roles(kinds: RowKinds) -> Roles:
+    """Roles of rows in their fixed order: equalities, dry friction, limits, contacts."""
+    n, first = kinds.total, kinds.scalar
+    normals = first + kinds.dim * np.arange(kinds.contacts)
+    push, hold, owner = np.zeros(n, bool), np.zeros(n, bool), np.arange(n)
+    hold[: kinds.equality] = True
+    push[kinds.equality + kinds.dry : first] = True
+    push[normals] = True
+    owner[first:] = np.repeat(normals, kinds.dim)
+    return Roles(push, hold, owner)
+
+
+class Boxed(NamedTuple):
+    """A boxed problem, scaled so that A has ones on its diagonal."""
+
+    A: Array  # (n, n)
+    b: Array  # (n,)
+    fixed: Array  # (n,) part of a friction's bound that does not move
+    mu: Array  # (n,) and the part per force of its owner
+    on: Array  # (n,) bool: rows that may exert a force
+    scale: Array  # (n,) f of the problem as given = scale · f of this one
+
+
+def boxed(A: Array, b: Array, fixed: Array, mu: Array, on: Array, own: Roles) -> Boxed:
+    """The scaled problem; rows that nothing can move are switched off."""
+    mobility = jnp.diagonal(A)
+    on = on & (mobility > 0)
+    s = jnp.where(on, 1 / jnp.sqrt(jnp.where(on, mobility, 1.0)), 0.0)
+    safe = jnp.where(on, s, 1.0)
+    A = A * s[:, None] * s
+    return Boxed(A, b * s, jnp.where(on, fixed / safe, 0.0), jnp.where(on, mu * s[own.owner] / safe, 0.0), on, s)
+
+
+class Constants(NamedTuple):
+    """Numbers that depend on the precision."""
+
+    delta: float  # regulariser of the scaled A
+    slack: float  # violation, relative to the velocities at hand, that is noise
+
+    @staticmethod
+    def of(dtype) -> "Constants":
+        """Those of a floating type."""
+        return Constants(1e-8, 1e-11) if dtype == jnp.float64 else Constants(1e-4, 1e-5)
+
+
+def is_clamped(p: Boxed, own: Roles, side: Array) -> Array:
+    """Rows (n,) whose w is zero."""
+    return p.on & (own.hold | (side == CLAMPED))
+
+
+def system(p: Boxed, own: Roles, side: Array, delta: float) -> Array:
+    """Matrix (n, n) of the linear system of the sides."""
+    eye = np.eye(len(side), dtype=p.A.dtype)
+    bound = eye - (side * p.mu)[:, None] * eye[own.owner]
+    return jnp.where(is_clamped(p, own, side)[:, None], p.A + delta * eye, bound)
+
+
+def right_side(p: Boxed, own: Roles, side: Array) -> Array:
+    """Right-hand side (n,) of the same."""
+    return jnp.where(is_clamped(p, own, side), -p.b, side * p.fixed)
+
+
+def box(p: Boxed, own: Roles, f: Array) -> tuple[Array, Array]:
+    """Lower and upper bounds (n,) of the forces; no row is ever at the upper bound of a push."""
+    high = p.fixed + p.mu * jnp.maximum(f[own.owner], 0.0)
+    return jnp.where(own.push, 0.0, -high), high
+
+
+def noise(p: Boxed, own: Roles) -> Array:
+    """Velocity below which violations are noise: rows that no force need act on do not count."""
+    counts = p.on & (~own.push | (p.b < 0))
+    return Constants.of(p.b.dtype).slack * jnp.where(counts, jnp.abs(p.b), 0.0).max(initial=0.0)
+
+
+def residual(p: Boxed, own: Roles, f: Array, delta: float = 0.0) -> Array:
+    """Violation (n,) of complementarity and of the boxes: f − clip(f − w), zero at solutions."""
+    w = p.A @ f + delta * f + p.b
+    low, high = box(p, own, f)
+    inside = jnp.maximum(f - w, low)
+    inside = jnp.where(own.push, inside, jnp.minimum(inside, high))
+    return jnp.where(p.on, jnp.where(own.hold, w, f - inside), 0.0)
+
+
+def sorted_out(p: Boxed, own: Roles, side: Array, f: Array, delta: float, slack: Array) -> Array:
+    """Sides (n,) that the forces of `side` ask for: the same where they are a solution."""
+    w = p.A @ f + delta * f + p.b
+    low, high = box(p, own, f)
+    target = f - w
+    below, above = target < low - slack, ~own.push & (target > high + slack)
+    new = jnp.where(below, LOW, jnp.where(above, HIGH, CLAMPED))
+    # on a side, and clamped within the box, rows stay unless the violation is more than noise
+    stays = jnp.where(side == LOW, w >= -slack, jnp.where(side == HIGH, w <= slack, ~below & ~above))
+    return jnp.where(stays | own.hold | ~p.on, side, new).astype(side.dtype)
+
+
+class Attempt(NamedTuple):
+    """Sides, what they lead to, and whether that is a solution."""
+
+    side: Array  # (n,) int8
+    f: Array  # (n,)
+    factors: tuple[Array, Array]  # of `system`
+    solved: Array  # () bool
+    rounds: Array  # () linear systems solved
+
+
+def unsolved(p: Boxed, side: Array) -> Attempt:
+    """No attempt yet."""
+    blank = jnp.zeros_like(p.A), jnp.zeros(len(side), jnp.int32)
+    return Attempt(side, jnp.zeros_like(p.b), blank, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
+
+
+def attempt(p: Boxed, own: Roles, guess: Array, rounds: int) -> Attempt:
+    """Solve with the guessed sides and sort out violated rows, all at once, for a few rounds.
+
+    A right guess takes one round. This is Newton's method on `residual`; it need not converge.
+    """
+    delta, slack = Constants.of(p.b.dtype).delta, noise(p, own)
+
+    def tried(side):
+        factors = jsl.lu_factor(system(p, own, side, delta))
+        f = jsl.lu_solve(factors, right_side(p, own, side))
+        return factors, f, sorted_out(p, own, side, f, delta, slack)
+
+    def go_on(carry):
+        found, new = carry
+        return ~found.solved & (found.rounds < rounds)
+
+    def again(carry):
+        found, side = carry
+        factors, f, new = tried(side)
+        return Attempt(side, f, factors, (new == side).all(), found.rounds + 1), new
+
+    found, new = lax.while_loop(go_on, again, (unsolved(p, guess), guess))
+    return found._replace(side=jnp.where(found.solved, found.side, new))
+
+
+def refine(p: Boxed, own: Roles, side: Array, factors, right: Array) -> Array:
+    """Least-norm solution (n, ...) of the system at δ = 0, from the factors of that with δ."""
+    exact = system(p, own, side, 0.0)
+
+    def closer(f, _):
+        return f + jsl.lu_solve(factors, right - exact @ f), None
+
+    start = jsl.lu_solve(factors, right)
+    return jax.lax.scan(closer, start, None, length=REFINEMENTS, unroll=True)[0]

@@ -1,0 +1,35 @@
+"""The impulses of rigid contact: last step's sides first, then pivoting, then search."""
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ukemi.solvers.boxed import Attempt, Boxed, Roles, attempt
+from ukemi.solvers.dantzig import dantzig, search
+
+ROUNDS = 6  # linear systems that a guess may take to come right; pivoting takes as many for a few rows
+
+
+def solve(p: Boxed, own: Roles, guess: Array) -> Attempt:
+    """Sides and impulses of a boxed problem, from guessed sides (n,)."""
+    first = attempt(p, own, guess, ROUNDS)
+
+    def by_pivots(first: Attempt) -> Attempt:
+        side, pivots = dantzig(p, own, ~first.solved)
+        second = attempt(p, own, side, ROUNDS)
+        third = search(p, own, side, ~first.solved & ~second.solved)
+        found = _choose(second.solved, second, third)
+        found = found._replace(rounds=first.rounds + pivots + second.rounds + third.rounds)
+        return _choose(first.solved, first, found)
+
+    return lax.cond(first.solved, lambda first: first, by_pivots, first)
+
+
+def _choose(yes: Array, a: Attempt, b: Attempt) -> Attempt:
+    pick = lambda x, y: jnp.where(yes, x, y)  # noqa: E731
+    return Attempt(
+        pick(a.side, b.side),
+        pick(a.f, b.f),
+        (pick(a.factors[0], b.factors[0]), pick(a.factors[1], b.factors[1])),
+        pick(a.solved, b.solved),
+        pick(a.rounds, b.rounds),
+    )
