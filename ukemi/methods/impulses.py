@@ -293,3 +293,58 @@ def exact_rule(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulse
         dq = b_.filled(along[0].q, here.q)
         shift = shift - move.bounce @ tangent_vector(here.model.tree, here.q, dq)
     return zero_tangent(z)._replace(v=dv, shift=shift)
+
+
+def complementarity_aware(kinds: RowKinds, stepping: i_.Stepping, find_all):
+    """`find_all` (here, known, sides) with the reverse-mode rule of Nimble, IV-D; see `rules.ComplementarityAware`."""
+
+    def forward(args):
+        z, facts = find_all(args)
+        return (z, facts), (z, args)
+
+    def pull_back(z: Impulses, args, wanted, side: Array):
+        """Cotangents of all that the step depends on, and how large those of velocities and forces are."""
+        here = args[0]
+        z = z._replace(side=side)
+        move = response(kinds, stepping, z, scene(here, args[1], side))
+        force, shift = -(wanted.v @ move.force), -(wanted.shift @ move.shift)
+        balance = Balance(force, shift, -(wanted.v @ move.rows), -(wanted.shift @ move.restore))
+        (cotangent,) = jax.vjp(partial(imbalance, kinds, stepping, z), here)[1](balance)
+        h = here.model.options.timestep
+        # R holds −h τ, so that the gradient in τ is −h times that in R
+        return cotangent, (cotangent.v**2).sum() + ((h * force) ** 2).sum() / h
+
+    def backward(kept, wanted):
+        (z, args), (wanted, _) = kept, wanted
+        here = args[0]
+        exact, size = pull_back(z, args, wanted, z.side)
+        sides = _as_wanted(kinds, z, scene(here, args[1], z.side), wanted.v)
+        other, other_size = pull_back(z, args, wanted, sides)
+        return (_choose_cotangent(other_size > size, other, exact), *_no_cotangent(args[1:])),
+
+    aware = jax.custom_vjp(find_all)
+    aware.defvjp(forward, backward)
+    return aware
+
+
+def _as_wanted(kinds: RowKinds, z: Impulses, scene: Scene, wanted: Array) -> Array:
+    """Sides (total,) with the normals that the loss pulls apart separating, and those it presses together clamped."""
+    own = x_.roles(kinds)
+    blocks = i_.blocks_of(scene.frame, kinds)
+    slope = i_.rows(scene.frame, kinds, blocks).motion(eliminate(scene.M, wanted[:, None])[:, 0])
+    normal = own.push & (np.arange(kinds.total) >= kinds.scalar)
+    side = jnp.where(slope < 0, x_.LOW, jnp.where(slope > 0, x_.CLAMPED, z.side))
+    side = jnp.where(normal, side, z.side)
+    rubs = (own.owner != np.arange(kinds.total)) & (side[own.owner] == x_.LOW)
+    return jnp.where(rubs, x_.LOW, side).astype(z.side.dtype)  # what is let go does not rub
+
+
+def _choose_cotangent(yes: Array, a, b):
+    def pick(x, y):
+        return x if x.dtype == jax.dtypes.float0 else jnp.where(yes, x, y)
+
+    return jax.tree.map(pick, a, b)
+
+
+def _no_cotangent(values):
+    return jax.tree.map(lambda x: np.zeros(x.shape, jax.dtypes.float0), values)

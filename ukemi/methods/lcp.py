@@ -10,7 +10,7 @@ from jax import Array, lax
 from ukemi import impulse as i_
 from ukemi import rules
 from ukemi.collide.detect import Contacts, detect
-from ukemi.errors import InputError
+from ukemi.errors import GradientError, InputError
 from ukemi.forces import activation_motion, next_activation, wrap_activation
 from ukemi.gradient import root, without_derivative
 from ukemi.kinematics import integrate, of_state, velocities
@@ -43,7 +43,7 @@ class LCP(Method):
     explicit: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
-        rules.require("LCP", self.gradient, (rules.Exact, rules.Bounce))
+        rules.require("LCP", self.gradient, (rules.Exact, rules.Bounce, rules.ComplementarityAware))
         if not 0 <= self.correction <= 1:
             raise InputError(f"LCP(correction={self.correction!r}): must be between 0 and 1.")
         if not self.ahead >= 0:
@@ -54,6 +54,15 @@ class LCP(Method):
         here = self.here(model, state, inputs)
         z, facts = self.impulses(here, state)
         return self._after(state, inputs, here, z, facts)
+
+    def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+        """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
+        if isinstance(self.gradient, rules.ComplementarityAware):
+            raise GradientError(
+                "uk.ComplementarityAware() is a rule of reverse mode: which contacts count depends on the loss, so that "
+                "there is no Jacobian. Use jax.grad or jax.vjp, or another rule for uk.linearize."
+            )
+        return super().jacobian(model, state, inputs)
 
     def here(self, model: Model, state: State, inputs: Input) -> b_.Here:
         """Kinematics and contacts of a state, of those that may close within the step too."""
@@ -71,6 +80,9 @@ class LCP(Method):
         def find(args):
             return p_.find(kinds, stepping, p_.scene(*args))
 
+        if isinstance(self.gradient, rules.ComplementarityAware):
+            find = p_.complementarity_aware(kinds, stepping, find)
+            return find((here, state.cache.contacts, state.cache.sides))
         rule = partial(p_.exact_rule, kinds, stepping, isinstance(self.gradient, rules.Bounce))
         return root(find, rule)((here, state.cache.contacts, state.cache.sides))
 
