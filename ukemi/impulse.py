@@ -11,14 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ukemi import spatial
 from ukemi.collide.detect import Contacts, bounding_capsules
 from ukemi.constraint import Block, scalar_blocks
 from ukemi.contact import Lever, contact_jacobian, contact_lever, of_contacts, pair_parameters
 from ukemi.kinematics import Kinematics, Velocities, geom_frames
 from ukemi.model import Model
 from ukemi.penalty import RowKinds
-from ukemi import spatial
-
 
 YIELD = 1e-4  # of the displacement against penetration, relative to the inverse weights of what it moves
 

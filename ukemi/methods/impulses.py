@@ -9,6 +9,7 @@ where M̂ = M + h D takes the joints' damping implicitly, as MuJoCo's Euler does
 back penetration and drift through the same rows on the same sides, and leaves velocities alone.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -19,14 +20,16 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi import impulse as i_
+from ukemi import impulse_slopes as s_
 from ukemi.collide.detect import Contacts
-from ukemi.dynamics import inertial_force, motion_force, smooth
+from ukemi.dynamics import inertial_force, inertial_slope, motion_force, motion_slopes, smooth
 from ukemi.gradient import pushforward, zero_tangent
 from ukemi.kinematics import Kinematics, Velocities, tangent_vector, velocities
 from ukemi.methods import balance as b_
 from ukemi.methods.integrators import takes_slope
 from ukemi.model import Model
 from ukemi.penalty import RowKinds
+from ukemi.slopes import has_constant_rows
 from ukemi.solvers import boxed as x_
 from ukemi.solvers import rigid, with_slots
 from ukemi.solvers.linear import eliminate
@@ -173,25 +176,29 @@ def imbalance(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here
     """Residual of the step at given sides."""
     model, h = here.model, here.model.options.timestep
     velocity = velocities(model.tree, here.kin.S, here.v)
-    frame = i_.Frame(model, here.kin, velocity, here.q, here.v, here.contacts)
     damping = model.joints.damping if takes_slope("Euler", model) else 0.0
     e = (z.v - here.v) / h
     inertial = motion_force(model, here.kin, velocity, here.v, e) + h * damping * e
     lagging = inertial_force(model, here.kin, z.shift) + h * damping * z.shift
-    if not kinds.total:
-        none = jnp.zeros(0, h.dtype)
-        return Balance(h * (inertial - b_.applied(here)), lagging, none, none)
-    blocks = i_.blocks_of(frame, kinds)
+    rows = row_balance(kinds, stepping, z, here)
+    return rows._replace(force=rows.force + h * (inertial - b_.applied(here)), shift=rows.shift + lagging)
+
+
+def row_balance(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here) -> Balance:
+    """The rows' part of the residual."""
+    velocity = velocities(here.model.tree, here.kin.S, here.v)
+    frame = i_.Frame(here.model, here.kin, velocity, here.q, here.v, here.contacts)
+    blocks, own = i_.blocks_of(frame, kinds), x_.roles(kinds)
     rows = i_.rows(frame, kinds, blocks)
-    moving, own = rows.motion(here.v), x_.roles(kinds)
+    moving = rows.motion(here.v)
     law = i_.law(frame, kinds, blocks, moving, stepping)
     clamped = law.on & (own.hold | (z.side == x_.CLAMPED))
+    firm = clamped & (own.push | own.hold)
     target = jnp.where(z.bounce, i_.rebound(law, moving), law.reach)
     at_side = z.f - z.side * (law.fixed + law.mu * z.f[own.owner])
-    firm = clamped & (own.push | own.hold)
     return Balance(
-        h * (inertial - b_.applied(here)) - rows.pull(z.f),
-        lagging - rows.pull(z.lam),
+        -rows.pull(z.f),
+        -rows.pull(z.lam),
         jnp.where(clamped, rows.motion(z.v) - target, jnp.where(law.on, at_side, z.f)),
         jnp.where(firm, rows.motion(z.shift) + law.yields * z.lam - law.restore, z.lam),
     )
@@ -295,6 +302,69 @@ def exact_rule(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulse
     return zero_tangent(z)._replace(v=dv, shift=shift)
 
 
+def jacobians(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses, args, ahead) -> tuple[Array, Array]:
+    """∂v⁺ and ∂δ (nv, nv + nv + na + nu) in position (tangent space), velocity, activation and control."""
+    here = args[0]
+    now = scene(here, args[1], z.side)
+    move = response(kinds, stepping, z, now)
+    force, shift, rows, restore = _slopes(kinds, stepping, z, here, now, ahead)
+    dv = -(move.force @ force)
+    dv = dv.at[:, : rows.shape[1]].add(-(move.rows @ rows))
+    ds = -(move.shift @ shift + move.restore @ restore)
+    if bounces:
+        ds = ds - move.bounce
+    return dv, jnp.pad(ds, ((0, 0), (0, dv.shape[1] - here.model.nv)))
+
+
+def _slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, now: Scene, ahead):
+    """Slopes of `Balance`: force in everything, shift in q, rows in q and v, restore in q."""
+    model, h, nv = here.model, here.model.options.timestep, here.model.nv
+    e = (z.v - here.v) / h
+    inertial = motion_slopes(model, here.kin, now.velocity, here.v, e)
+    push = b_.force_slopes(replace(kinds, equality=0, limit=0, dry=0), here, e)
+    force = h * jnp.concatenate([inertial.q - push.q, inertial.v - push.v - now.M / h, -push.act, -push.ctrl], -1)
+    shift = inertial_slope(model, here.kin, z.shift)
+    rows, restore = jnp.zeros((0, 2 * nv), e.dtype), jnp.zeros((0, nv), e.dtype)
+    n = kinds.scalar
+    if n:
+        part = _scalar_slopes(kinds, stepping, z, here, now)
+        force, shift = force.at[:, : 2 * nv].add(part.force), shift + part.shift
+        rows, restore = part.rows, part.restore
+    if kinds.contacts:
+        part = _contact_slopes(kinds, stepping, z, now, b_.following(here, ahead))
+        force, shift = force.at[:, :nv].add(-part.pull), shift - part.drag
+        rows = jnp.concatenate([rows, jnp.concatenate([part.q, part.v], -1)])
+        restore = jnp.concatenate([restore, part.restore])
+    return force, shift, rows, restore
+
+
+def _contact_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, now: Scene, follow) -> s_.RowSlopes:
+    """Slopes of the contacts, of those slots that hold any."""
+
+    def of_slots(own: RowKinds, motion: s_.Motion, follow, *rows):
+        part = s_.contact_slopes(own, stepping, motion, s_.OfRows(*(row.reshape(-1) for row in rows)), follow)
+        room = ((0, kinds.dim * (kinds.contacts - own.contacts)), (0, 0))
+        return part._replace(**{name: jnp.pad(getattr(part, name), room) for name in ("q", "v", "restore")})
+
+    rows = [part[kinds.scalar :].reshape(kinds.contacts, kinds.dim) for part in (z.f, z.lam, z.side, z.bounce)]
+    return with_slots(of_slots, kinds)(s_.Motion(*now.frame, z.v, z.shift), follow, *rows)
+
+
+def _scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, now: Scene) -> Balance:
+    """Slopes of rows that are not contacts, in q and v (force, rows) or q (shift, restore)."""
+    only, nv = replace(kinds, contacts=0), here.model.nv
+    if has_constant_rows(here.model, only):
+        q, v, restore = s_.scalar_slopes(only, stepping, now.frame, z)
+        none = jnp.zeros((nv, 2 * nv), q.dtype)
+        return Balance(none, none[:, :nv], jnp.concatenate([q, v], -1), restore)
+    n = kinds.scalar
+    mine = z._replace(f=z.f[:n], lam=z.lam[:n], side=z.side[:n], bounce=z.bounce[:n])
+    slopes = b_.columns_of(lambda here: row_balance(only, stepping, mine, here), here)
+    q, v = slopes.q, slopes.v
+    force, rows = (jnp.concatenate(pair, -1) for pair in ((q.force, v.force), (q.rows, v.rows)))
+    return Balance(force, q.shift, rows, q.restore)
+
+
 def complementarity_aware(kinds: RowKinds, stepping: i_.Stepping, find_all):
     """`find_all` (here, known, sides) with the reverse-mode rule of Nimble, IV-D; see `rules.ComplementarityAware`."""
 
@@ -320,7 +390,7 @@ def complementarity_aware(kinds: RowKinds, stepping: i_.Stepping, find_all):
         exact, size = pull_back(z, args, wanted, z.side)
         sides = _as_wanted(kinds, z, scene(here, args[1], z.side), wanted.v)
         other, other_size = pull_back(z, args, wanted, sides)
-        return (_choose_cotangent(other_size > size, other, exact), *_no_cotangent(args[1:])),
+        return ((_choose_cotangent(other_size > size, other, exact), *_no_cotangent(args[1:])),)
 
     aware = jax.custom_vjp(find_all)
     aware.defvjp(forward, backward)
