@@ -113,6 +113,11 @@ def _names(kinds: RowKinds) -> list[str]:
     return [name for name, n in counts.items() if n]
 
 
+def positive(x: Array) -> Array:
+    """max(x, 0), with derivative 0 at 0, where a contact or limit that just touches is clamped, not closing."""
+    return jnp.where(x > 0, x, 0.0)
+
+
 def _gap(phi: Array, moving: Array, h: Array, options: Stepping) -> Array:
     """Distance that the new velocity may use up [m]."""
     return phi + h * moving if options.explicit else phi
@@ -126,8 +131,8 @@ def _scalar_law(model: Model, block: Block, kind: str, moving: Array, options: S
     phi = block.residual - block.margin
     if kind == "equality":
         return Law(block.active, zero, zero, -options.correction * phi, YIELD * block.weight, zero, zero)
-    reach = -jnp.maximum(_gap(phi, moving, h, options), 0.0) / h
-    restore = -options.correction * jnp.minimum(phi, 0.0)
+    reach = -positive(_gap(phi, moving, h, options)) / h
+    restore = options.correction * positive(-phi)
     return Law(on, reach, zero, restore, YIELD * block.weight, zero, zero)
 
 
@@ -140,8 +145,8 @@ def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, options: Stepping
     mu = jnp.where(jnp.asarray(own)[contacts.pair], mu, 0.0)
     # slots without a contact have a distance that is not one
     phi = jnp.where(contacts.active, contacts.distance - prm.margin, 0.0)
-    reach = -jnp.maximum(_gap(phi, moving[:, 0], h, options), 0.0) / h
-    restore = -options.correction * jnp.minimum(phi, 0.0)
+    reach = -positive(_gap(phi, moving[:, 0], h, options)) / h
+    restore = options.correction * positive(-phi)
     given = reach, prm.restitution, restore, YIELD * prm.weight
     columns = [jnp.where(normal, column[:, None], 0.0) for column in given]
     on = jnp.broadcast_to(contacts.active[:, None], mu.shape)
@@ -150,7 +155,7 @@ def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, options: Stepping
 
 def rebound(law: Law, moving: Array) -> Array:
     """Velocity (total,) at which rows that close at `moving` leave: −e J v."""
-    return -law.restitution * jnp.minimum(moving, 0.0)
+    return law.restitution * positive(-moving)
 
 
 def covered(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
