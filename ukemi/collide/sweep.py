@@ -1,0 +1,357 @@
+"""When shapes meet: the earliest time of impact along a step's motion, never later than the true one.
+
+Over a step the joint velocities are constant, so every point moves on a composition of screw motions. Conservative
+advancement (Mirtich 1996) walks along it: at time t each pair of shapes has a direction n that separates it, and the
+support functions of the two shapes tell how far they stay apart along n. With u and ω the velocities of a shape now,
+a point at arm r from its centre p has moved along n, after τ, by τ n·u + τ (n×ω)·r up to ½ a τ², where a bounds the
+acceleration of all its points over the rest of the step. So for all τ up to the end
+
+    distance(t + τ)  ≥  g(τ) = n·(p_b − p_a) + τ n·(u_b − u_a) − h_a(n + τ n×ω_a) − h_b(−n − τ n×ω_b) − r − ½ (a_a + a_b) τ²
+
+with h the support functions, which are convex. g is concave, so that chords and tangents bracket its only root from
+both sides, and time may advance to where g falls to `slop`, and no further. g(0) is the distance and g'(0) its rate:
+near the impact this is Newton's method from below, and converges quadratically. Nothing is stepped over, however thin
+or fast, because g never exceeds the distance, whatever n is (see `hull`).
+
+An impact is where the distance has fallen to `slop`, 1e-10 m in float64: far above the rounding of positions of some
+metres (1e-14 m), far below the 1e-9 m that no contact may penetrate.
+
+*Pairs in touch* are the contact law's. It keeps their contact points from approaching; but another corner of the same
+pair may come down. So from a pair that touches when the motion begins those corners of either shape are left out
+that touch the other's supporting plane, and two distances are watched: of what is left of a to b, and of a to what is
+left of b. A box on its edge waits for its other corners, a box that lies on a face for those of the other face.
+A cylinder counts as eight rim points then, beginning at its lowest; a ball or an ellipsoid in touch is not watched.
+What the law does not see, and this does not report, is that a contact point on a curved path sinks (or rises) by
+½ h² times its acceleration: `distance` measures it. Nor is a corner watched that leaves the other shape and comes
+back to it, with no other impact between: that takes half a turn in one motion.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi import spatial
+from ukemi.batching import one_by_one
+from ukemi.collide import hull
+from ukemi.collide.hull import Hull
+from ukemi.kinematics import Kinematics, geom_frames, integrate, kinematics, velocities
+from ukemi.model import Model
+from ukemi.tree import HINGE, SLIDE, Tree
+
+ROOM = 32  # pairs watched at the most; more than that can meet in a step only where many shapes are crowded
+CHUNK = 4  # of which this many are examined together
+STEPS = 64  # of the advancement
+ROUNDS = 4  # of tangents and chords towards the root of g
+
+
+class Impact(NamedTuple):
+    """The first impact of a motion. No derivative passes through the search for it."""
+
+    time: Array  # () until when nothing has met: of the impact, or else the duration [s]
+    pair: Array  # () which pair of geoms meets, a row of `PairLayout.geoms`; -1 for none
+    found: Array  # () bool: there is an impact
+    exhausted: Array  # () bool: the search gave up at `time`, up to where all is well
+    iterations: Array  # () times at which pairs were examined
+
+
+class _Moving(NamedTuple):
+    """All geoms at one time of their motion."""
+
+    pos: Array  # (ng, 3) [m]
+    mat: Array  # (ng, 3, 3)
+    velocity: Array  # (ng, 3) of the centres [m/s]
+    spin: Array  # (ng, 3) [rad/s]
+
+
+class _Row(NamedTuple):
+    """Two shapes to keep apart; leading axes broadcast."""
+
+    a: Hull  # in its own axes
+    b: Hull
+    geoms: Array  # (..., 2)
+    pair: Array  # (...)
+    bend: Array  # (...) bound of the relative acceleration of their points [m/s²]
+
+
+def default_slop(dtype) -> float:
+    """Distance at which shapes count as in touch [m]."""
+    return 1e-10 if dtype == jnp.float64 else 1e-5
+
+
+def first_impact(
+    model: Model,
+    q: Array,
+    v: Array,
+    duration: Array,
+    *,
+    ignore: Array | None = None,
+    slop: Array | None = None,
+    mocap_pos: Array | None = None,
+    mocap_quat: Array | None = None,
+    steps: int = STEPS,
+) -> Impact:
+    """The first impact as q (nq,) moves with constant joint velocities v (nv,) for a duration [s].
+
+    Until `time` no distance falls below `slop`, and there, at an impact, it is `slop` to rounding.
+
+    ignore: (pairs,) bool, pairs not to watch.
+    slop: distance at which shapes count as in touch [m].
+    mocap_pos, mocap_quat: poses of motion-capture bodies, which do not move meanwhile.
+    steps: of the advancement at the most.
+    """
+    dtype, n = q.dtype, len(model.pairs.layout.geoms)
+    duration = jnp.asarray(duration, dtype)
+    if not n or not model.nv:
+        no = jnp.zeros((), bool)
+        return Impact(duration, jnp.int32(-1), no, no, jnp.int32(0))
+    slop = jnp.asarray(default_slop(dtype) if slop is None else slop, dtype)
+    watch = jnp.ones(n, bool) if ignore is None else ~jnp.asarray(ignore)
+    return one_by_one(partial(_first_impact, steps))(model, q, v, duration, watch, slop, mocap_pos, mocap_quat)
+
+
+def distance(model: Model, kin: Kinematics, within: Array | float = jnp.inf) -> Array:
+    """Signed distance (pairs,) of the shapes of every pair at the poses `kin` [m], or a lower bound of it.
+
+    Where shapes are apart it is the distance to a relative error of 1e-4; where they overlap slightly at faces or
+    edges, minus the depth to rounding; where they overlap deeply, less than that.
+
+    within: pairs surely further apart than this are not examined: they get a cheap lower bound [m].
+    """
+    geoms = model.pairs.layout.geoms
+    if not len(geoms):
+        return jnp.zeros(0, kin.X.dtype)
+    return one_by_one(_distance)(model, kin, jnp.asarray(within, kin.X.dtype))
+
+
+def _distance(model: Model, kin: Kinematics, within: Array) -> Array:
+    geoms = model.pairs.layout.geoms
+    pos, mat = geom_frames(model, kin)
+    shapes = hull.posed(hull.local_hulls(model), pos, mat)
+    a, b = (jax.tree.map(lambda x, k=k: x[k], shapes) for k in geoms.T)
+    _, bound = jax.vmap(hull.axis_direction)(a, b)
+    near = bound <= within
+    order = jnp.argsort(~near, stable=True)
+
+    def examine(pair):
+        one, other = (jax.tree.map(lambda x, k=k: x[k], shapes) for k in jnp.asarray(geoms)[pair])
+        return hull.gap(one, other, hull.best_direction(one, other))
+
+    found = _in_chunks(examine, near.sum(), order, bound[order])
+    return bound.at[order].set(jnp.maximum(found, bound[order]))
+
+
+def _in_chunks(function, count: Array, args, fill):
+    """`function` of each of the first `count` rows of `args`, several at a time; the results of others are `fill`."""
+    n = len(jax.tree.leaves(args)[0])
+    padded = jax.tree.map(lambda x: jnp.pad(x, [(0, -n % CHUNK)] + [(0, 0)] * (x.ndim - 1)), (args, fill))
+
+    def some(i, out):
+        own = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, i * CHUNK, CHUNK), padded[0])
+        real = i * CHUNK + jnp.arange(CHUNK) < count
+
+        def keep(new, x):
+            old = lax.dynamic_slice_in_dim(x, i * CHUNK, CHUNK)
+            return jnp.where(real.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+        new = jax.tree.map(keep, jax.vmap(function)(own), out)
+        return jax.tree.map(lambda x, y: lax.dynamic_update_slice_in_dim(x, y, i * CHUNK, 0), out, new)
+
+    out = lax.fori_loop(0, -(-count // CHUNK), some, padded[1])
+    return jax.tree.map(lambda x: x[:n], out)
+
+
+# ---- the motion ---------------------------------------------------------------------------------------------------
+
+
+def _moving(model: Model, q: Array, v: Array, time: Array, mocap_pos: Array | None, mocap_quat: Array | None):
+    """The geoms after a time on their way."""
+    tree, body = model.tree, model.geoms.layout.body
+    kin = kinematics(model, integrate(tree, q, v, time), mocap_pos, mocap_quat)
+    pos, mat = geom_frames(model, kin)
+    twist = velocities(tree, kin.S, v).body[body]
+    arm = pos - kin.ref[tree.body_tree[body]]
+    return _Moving(pos, mat, twist[:, 3:] + spatial.cross(twist[:, :3], arm), twist[:, :3])
+
+
+def _acceleration_bound(model: Model, q: Array, v: Array, duration: Array, extent: Array) -> Array:
+    """Bound (ng,) of the acceleration of every point of a geom, its ball left out, at any time [m/s²].
+
+    A point x moved by constant joint rates has ẍ = Σ_j v_j² ξ_j ξ_j x + 2 Σ_(i above j) v_i v_j ξ_i ξ_j x, with
+    |ξ_j x| at most the distance of x from the joint, and 1 for a slide, and |ξ_i y| ≤ |y| for hinges, 0 for slides.
+    That distance is at most the length of the chain of links between.
+    """
+    tree, body = model.tree, model.geoms.layout.body
+    lever = _levers(model, q, v, duration)
+    slides = (tree.joint_type == SLIDE)[tree.dof_joint] | ~_turns(tree)
+    spin = _spin_rates(tree, v)
+    above = tree.strict.astype(v.dtype) @ spin
+    turning = tree.moves * (spin * (spin + 2 * above))
+    sliding = tree.moves.astype(v.dtype) @ jnp.where(slides, 2 * jnp.abs(v) * above, 0.0)
+    own = spatial.safe_norm(model.geoms.pos) + extent
+    return sliding[body] + (turning * lever).sum(1)[body] + turning.sum(1)[body] * own
+
+
+def _turns(tree: Tree) -> np.ndarray:
+    """(nv,) bool: dofs that rotate."""
+    turns = (tree.joint_type == HINGE)[tree.dof_joint]
+    turns[tree.quat_dof.ravel()] = True
+    return turns
+
+
+def _spin_rates(tree: Tree, v: Array) -> Array:
+    """Angular speed (nv,) of each rotational joint, at its first rotational dof; zero elsewhere."""
+    hinge = (tree.joint_type == HINGE)[tree.dof_joint]
+    rates = jnp.where(hinge, jnp.abs(v), 0.0)
+    dofs = tree.quat_dof
+    return rates.at[dofs[:, 0]].set(spatial.safe_norm(v[dofs])) if len(dofs) else rates
+
+
+def _levers(model: Model, q: Array, v: Array, duration: Array) -> Array:
+    """Bound (nb, nv) of the distance from each dof's joint to the origin of a body that it moves [m]."""
+    tree, anchor = model.tree, spatial.safe_norm(model.joints.pos)
+    slide, on = tree.joint_type == SLIDE, tree.joint_body[:, None] == np.arange(tree.nb)
+    where = tree.joint_qpos
+    travel = jnp.abs(q[where] - model.joints.qpos0[where]) + jnp.abs(v[tree.joint_dof]) * duration
+    slack = jnp.where(slide, travel, 2 * anchor)  # how far a joint can move its own body's origin
+    link = spatial.safe_norm(model.bodies.pos) + on.T.astype(v.dtype) @ slack
+    is_above = np.eye(tree.nb, dtype=bool)
+    for up in tree.jumps:  # bodies at or above each body, by twos
+        is_above |= is_above[up]
+    below = is_above & ~np.eye(tree.nb, dtype=bool)
+    chain = is_above.astype(v.dtype) @ (link[:, None] * below.astype(v.dtype))
+    joints = np.arange(tree.nj)
+    later = (tree.joint_body[:, None] == tree.joint_body) & (joints[:, None] < joints)
+    near = anchor + later.astype(v.dtype) @ slack
+    return near[tree.dof_joint] + chain[:, tree.dof_body]
+
+
+# ---- the search ------------------------------------------------------------------------------------------------------
+
+
+def _first_impact(steps: int, model, q, v, duration, watch, slop, mocap_pos, mocap_quat) -> Impact:
+    move = partial(_moving, model, q, v, mocap_pos=mocap_pos, mocap_quat=mocap_quat)
+    rows, count, horizon = _rows(model, move(jnp.zeros_like(duration)), q, v, duration, watch, slop)
+
+    def advance(state):
+        time, normals, *_, iterations = state
+        at = move(time)
+        examine = partial(_examine, at, horizon - time, slop)
+        ahead = jnp.full_like(normals[:, 0], horizon - time)
+        ahead, normals, hit = _in_chunks(examine, count, (rows, normals), (ahead, normals, jnp.zeros(len(ahead), bool)))
+        first = jnp.argmin(ahead)
+        step = ahead[first]
+        ended = step >= horizon - time
+        time = jnp.where(ended, horizon, time + step)
+        return time, normals, ended, hit[first], rows.pair[first], iterations + 1
+
+    def goes_on(state):
+        *_, ended, hit, _, iterations = state
+        return ~ended & ~hit & (iterations < steps)
+
+    no = jnp.zeros((), bool)
+    start = jnp.zeros_like(duration), jnp.zeros_like(rows.a.pos), count == 0, no, jnp.int32(-1), jnp.int32(0)
+    time, _, ended, hit, pair, iterations = lax.while_loop(goes_on, advance, start)
+    time = jnp.where(count == 0, horizon, time)
+    given_up = ~hit & (~ended | (horizon < duration))
+    return Impact(time, jnp.where(hit, pair, -1).astype(jnp.int32), hit, given_up, iterations)
+
+
+def _rows(model: Model, at: _Moving, q: Array, v: Array, duration: Array, watch: Array, slop: Array):
+    """Rows to watch, the real ones first, their number, and the time until which no other pair can meet."""
+    geoms = model.pairs.layout.geoms
+    local = hull.local_hulls(model)
+    shapes = hull.posed(local, at.pos, at.mat)
+    extent = hull.extent(local)
+    bend = _acceleration_bound(model, q, v, duration, extent)
+    a, b = geoms.T
+    bend = bend[a] + bend[b]
+    sides = [jax.tree.map(lambda x, k=k: x[k], shapes) for k in (a, b)]
+    _, apart = jax.vmap(hull.axis_direction)(*sides)
+    rim = extent * spatial.safe_norm(at.spin)
+    speed = spatial.safe_norm(at.velocity[b] - at.velocity[a]) + rim[a] + rim[b]
+    room = jnp.maximum(apart - slop, 0.0)
+    root = speed + jnp.sqrt(speed**2 + 2 * bend * room)
+    moving = root > 0
+    safe = jnp.where(watch & moving, 2 * room / jnp.where(moving, root, 1.0), jnp.inf)  # until then they cannot meet
+
+    order = jnp.argsort(safe)
+    horizon = duration
+    if len(geoms) > ROOM:
+        horizon = jnp.minimum(duration, safe[order[ROOM]])
+        order = order[:ROOM]
+    chosen = jnp.asarray(geoms)[order]
+    first, second = (jax.tree.map(lambda x, k=k: x[chosen[:, k]], local) for k in (0, 1))
+    plain = _Row(first, second, chosen, order.astype(jnp.int32), bend[order])
+    real = safe[order] < duration
+    split = (plain, plain), (real, jnp.zeros_like(real))
+    rows, live = _in_chunks(partial(_split, at, slop), real.sum(), plain, split)
+    rows, live = (jax.tree.map(lambda x, y: jnp.concatenate([x, y]), *both) for both in (rows, live))
+    final = jnp.argsort(~live, stable=True)
+    return jax.tree.map(lambda x: x[final], rows), live.sum(), horizon
+
+
+def _posed(row: _Row, at: _Moving) -> tuple[Hull, Hull]:
+    i, j = row.geoms
+    return hull.posed(row.a, at.pos[i], at.mat[i]), hull.posed(row.b, at.pos[j], at.mat[j])
+
+
+def _split(at: _Moving, slop: Array, row: _Row):
+    """What to watch of a pair: two rows, and whether they are needed; one row, as it is, of shapes not in touch."""
+    a, b = _posed(row, at)
+    n = hull.best_direction(a, b)
+    level = 2 * (slop + hull.rounding(a, b))
+    touch = hull.gap(a, b, n) <= level
+    rest = []
+    for local, own, other, towards in ((row.a, a, b, n), (row.b, b, a, -n)):
+        fine = hull.faceted(local, (own.mat * towards[:, None]).sum(0))
+        placed = hull.posed(fine, own.pos, own.mat)
+        room = towards @ (other.pos - own.pos) - hull.reach(other, -towards) - own.radius - other.radius
+        left = hull.without(fine, room - hull.heights(placed, towards) <= level)
+        rest.append(jax.tree.map(lambda x, y: jnp.where(touch, x, y), left, local))
+    rows = row._replace(a=rest[0]), row._replace(b=rest[1])
+    return rows, (rest[0].kept.any(), touch & rest[1].kept.any())
+
+
+def _examine(at: _Moving, remaining: Array, slop: Array, args):
+    """How long () two shapes surely stay apart, the direction (3,) that tells, and whether they meet now."""
+    row, normal = args
+    a, b = _posed(row, at)
+    start, _ = hull.axis_direction(a, b)
+    n = hull.separating_direction(a, b, jnp.where((normal == 0).all(), start, normal))
+    i, j = row.geoms
+    turn_a, turn_b = spatial.cross(n, at.spin[i]), spatial.cross(n, at.spin[j])
+    approach = n @ (at.velocity[j] - at.velocity[i])
+    balls = row.a.radius + row.b.radius + slop
+
+    def room(t):
+        stay = n @ (b.pos - a.pos) + t * approach - balls - 0.5 * row.bend * t**2
+        return stay - hull.reach(a, n + t * turn_a) - hull.reach(b, -n - t * turn_b)
+
+    now = room(jnp.zeros_like(remaining))
+    hit = now <= hull.rounding(a, b)
+    return jnp.where(hit, 0.0, _first_root(room, now, remaining)), n, hit
+
+
+def _first_root(room, now: Array, end: Array) -> Array:
+    """A time () up to which the concave function `room` stays positive: its root in [0, end], from below.
+
+    A chord between two points of a concave function runs below it, a tangent above: both ends close in.
+    """
+    one = jnp.ones_like(end)
+    low, at_low, high = jnp.zeros_like(end), now, end
+    at_end = room(end)
+    at_high = at_end
+    for _ in range(ROUNDS):
+        slope = jax.jvp(room, (low,), (one,))[1]
+        tangent = low - at_low / jnp.where(slope < 0, slope, -1.0)
+        tighter = (slope < 0) & (tangent < high)
+        high = jnp.where(tighter, tangent, high)
+        at_high = jnp.where(tighter, room(high), at_high)
+        chord = low + (high - low) * at_low / jnp.where(at_high < 0, at_low - at_high, 1.0)
+        low = jnp.where(at_high < 0, chord, high)
+        at_low = jnp.maximum(room(low), 0.0)
+    return jnp.where(at_end >= 0, end, low)
