@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi import spatial
 from ukemi.model import Model
 
 from .geometry import cross, dot, rotate, unit, unrotate
@@ -51,7 +52,7 @@ def posed(local: Hull, pos: Array, mat: Array) -> Hull:
     """The hull given in its own axes at a pose: pos (..., 3) and mat (..., 3, 3)."""
     corners = (mat[..., None, :, :] * local.corners[..., None, :]).sum(-1)
     core = (local.core[..., :, None, :] * mat[..., None, :, :]).sum(-1)
-    return local._replace(pos=pos, corners=corners, core=core, mat=mat)
+    return spatial.materialize(local._replace(pos=pos, corners=corners, core=core, mat=mat))
 
 
 def local_hulls(model: Model) -> Hull:
@@ -211,13 +212,17 @@ def axis_direction(a: Hull, b: Hull) -> tuple[Array, Array]:
     return directions[best], values[best]
 
 
-def best_direction(a: Hull, b: Hull) -> Array:
+def best_direction(a: Hull, b: Hull, start: Array) -> Array:
     """`separating_direction` that also serves shapes in touch or in slight overlap: those are shrunk first."""
-    small_a, small_b = (h._replace(corners=(1 - SHRINK) * h.corners, core=(1 - SHRINK) * h.core) for h in (a, b))
-    start, _ = axis_direction(a, b)
-    rough = separating_direction(small_a, small_b, start)
-    choices = jnp.stack([start, rough, separating_direction(a, b, rough)])
-    return choices[jnp.argmax(jax.vmap(gap, (None, None, 0))(a, b, choices))]
+
+    def search(k, best):
+        scale = jnp.where(k == 0, 1 - SHRINK, 1.0).astype(best[0].dtype)
+        small = (h._replace(corners=scale * h.corners, core=scale * h.core) for h in (a, b))
+        direction = separating_direction(*small, best[0])
+        value = gap(a, b, direction)
+        return jax.tree.map(lambda x, y: jnp.where(value > best[1], x, y), (direction, value), best)
+
+    return lax.fori_loop(0, 2, search, (start, gap(a, b, start)))[0]
 
 
 def without(local: Hull, gone: Array) -> Hull:

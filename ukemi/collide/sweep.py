@@ -74,6 +74,7 @@ class _Row(NamedTuple):
     b: Hull
     geoms: Array  # (..., 2)
     pair: Array  # (...)
+    start: Array  # (..., 3) a direction that separates them when the motion begins
     bend: Array  # (...) bound of the relative acceleration of their points [m/s²]
 
 
@@ -132,13 +133,13 @@ def _distance(model: Model, kin: Kinematics, within: Array) -> Array:
     pos, mat = geom_frames(model, kin)
     shapes = hull.posed(hull.local_hulls(model), pos, mat)
     a, b = (jax.tree.map(lambda x, k=k: x[k], shapes) for k in geoms.T)
-    _, bound = jax.vmap(hull.axis_direction)(a, b)
+    start, bound = spatial.materialize(jax.vmap(hull.axis_direction)(a, b))
     near = bound <= within
     order = jnp.argsort(~near, stable=True)
 
     def examine(pair):
         one, other = (jax.tree.map(lambda x, k=k: x[k], shapes) for k in jnp.asarray(geoms)[pair])
-        return hull.gap(one, other, hull.best_direction(one, other))
+        return hull.gap(one, other, hull.best_direction(one, other, start[pair]))
 
     found = _in_chunks(examine, near.sum(), order, bound[order])
     return bound.at[order].set(jnp.maximum(found, bound[order]))
@@ -253,7 +254,7 @@ def _first_impact(steps: int, model, q, v, duration, watch, slop, mocap_pos, moc
         return ~ended & ~hit & (iterations < steps)
 
     no = jnp.zeros((), bool)
-    start = jnp.zeros_like(duration), jnp.zeros_like(rows.a.pos), count == 0, no, jnp.int32(-1), jnp.int32(0)
+    start = jnp.zeros_like(duration), rows.start, count == 0, no, jnp.int32(-1), jnp.int32(0)
     time, _, ended, hit, pair, iterations = lax.while_loop(goes_on, advance, start)
     time = jnp.where(count == 0, horizon, time)
     given_up = ~hit & (~ended | (horizon < duration))
@@ -270,7 +271,7 @@ def _rows(model: Model, at: _Moving, q: Array, v: Array, duration: Array, watch:
     a, b = geoms.T
     bend = bend[a] + bend[b]
     sides = [jax.tree.map(lambda x, k=k: x[k], shapes) for k in (a, b)]
-    _, apart = jax.vmap(hull.axis_direction)(*sides)
+    start, apart = spatial.materialize(jax.vmap(hull.axis_direction)(*sides))
     rim = extent * spatial.safe_norm(at.spin)
     speed = spatial.safe_norm(at.velocity[b] - at.velocity[a]) + rim[a] + rim[b]
     room = jnp.maximum(apart - slop, 0.0)
@@ -285,7 +286,7 @@ def _rows(model: Model, at: _Moving, q: Array, v: Array, duration: Array, watch:
         order = order[:ROOM]
     chosen = jnp.asarray(geoms)[order]
     first, second = (jax.tree.map(lambda x, k=k: x[chosen[:, k]], local) for k in (0, 1))
-    plain = _Row(first, second, chosen, order.astype(jnp.int32), bend[order])
+    plain = _Row(first, second, chosen, order.astype(jnp.int32), start[order], bend[order])
     real = safe[order] < duration
     split = (plain, plain), (real, jnp.zeros_like(real))
     rows, live = _in_chunks(partial(_split, at, slop), real.sum(), plain, split)
@@ -302,7 +303,7 @@ def _posed(row: _Row, at: _Moving) -> tuple[Hull, Hull]:
 def _split(at: _Moving, slop: Array, row: _Row):
     """What to watch of a pair: two rows, and whether they are needed; one row, as it is, of shapes not in touch."""
     a, b = _posed(row, at)
-    n = hull.best_direction(a, b)
+    n = hull.best_direction(a, b, row.start)
     level = 2 * (slop + hull.rounding(a, b))
     touch = hull.gap(a, b, n) <= level
     rest = []
@@ -312,7 +313,7 @@ def _split(at: _Moving, slop: Array, row: _Row):
         room = towards @ (other.pos - own.pos) - hull.reach(other, -towards) - own.radius - other.radius
         left = hull.without(fine, room - hull.heights(placed, towards) <= level)
         rest.append(jax.tree.map(lambda x, y: jnp.where(touch, x, y), left, local))
-    rows = row._replace(a=rest[0]), row._replace(b=rest[1])
+    rows = row._replace(a=rest[0], start=n), row._replace(b=rest[1], start=n)
     return rows, (rest[0].kept.any(), touch & rest[1].kept.any())
 
 
@@ -320,8 +321,7 @@ def _examine(at: _Moving, remaining: Array, slop: Array, args):
     """How long () two shapes surely stay apart, the direction (3,) that tells, and whether they meet now."""
     row, normal = args
     a, b = _posed(row, at)
-    start, _ = hull.axis_direction(a, b)
-    n = hull.separating_direction(a, b, jnp.where((normal == 0).all(), start, normal))
+    n = hull.separating_direction(a, b, normal)
     i, j = row.geoms
     turn_a, turn_b = spatial.cross(n, at.spin[i]), spatial.cross(n, at.spin[j])
     approach = n @ (at.velocity[j] - at.velocity[i])
@@ -341,17 +341,18 @@ def _first_root(room, now: Array, end: Array) -> Array:
 
     A chord between two points of a concave function runs below it, a tangent above: both ends close in.
     """
-    one = jnp.ones_like(end)
-    low, at_low, high = jnp.zeros_like(end), now, end
     at_end = room(end)
-    at_high = at_end
-    for _ in range(ROUNDS):
-        slope = jax.jvp(room, (low,), (one,))[1]
+
+    def close_in(_, bracket):
+        low, at_low, high, at_high = bracket
+        slope = jax.jvp(room, (low,), (jnp.ones_like(low),))[1]
         tangent = low - at_low / jnp.where(slope < 0, slope, -1.0)
         tighter = (slope < 0) & (tangent < high)
         high = jnp.where(tighter, tangent, high)
         at_high = jnp.where(tighter, room(high), at_high)
         chord = low + (high - low) * at_low / jnp.where(at_high < 0, at_low - at_high, 1.0)
         low = jnp.where(at_high < 0, chord, high)
-        at_low = jnp.maximum(room(low), 0.0)
+        return low, jnp.maximum(room(low), 0.0), high, at_high
+
+    low, *_ = lax.fori_loop(0, ROUNDS, close_in, (jnp.zeros_like(end), now, end, at_end))
     return jnp.where(at_end >= 0, end, low)
