@@ -93,7 +93,7 @@ def first_impact(
     slop: Array | None = None,
     mocap_pos: Array | None = None,
     mocap_quat: Array | None = None,
-    steps: int = STEPS,
+    steps: int | Array = STEPS,
 ) -> Impact:
     """The first impact as q (nq,) moves with constant joint velocities v (nv,) for a duration [s].
 
@@ -109,9 +109,10 @@ def first_impact(
     if not n or not model.nv:
         no = jnp.zeros((), bool)
         return Impact(duration, jnp.int32(-1), no, no, jnp.int32(0))
+    steps = jnp.asarray(steps, jnp.int32)
     slop = jnp.asarray(default_slop(dtype) if slop is None else slop, dtype)
     watch = jnp.ones(n, bool) if ignore is None else ~jnp.asarray(ignore)
-    return one_by_one(partial(_first_impact, steps))(model, q, v, duration, watch, slop, mocap_pos, mocap_quat)
+    return one_by_one(_first_impact)(model, q, v, duration, watch, slop, mocap_pos, mocap_quat, steps)
 
 
 def distance(model: Model, kin: Kinematics, within: Array | float = jnp.inf) -> Array:
@@ -233,7 +234,7 @@ def _levers(model: Model, q: Array, v: Array, duration: Array) -> Array:
 # ---- the search ------------------------------------------------------------------------------------------------------
 
 
-def _first_impact(steps: int, model, q, v, duration, watch, slop, mocap_pos, mocap_quat) -> Impact:
+def _first_impact(model, q, v, duration, watch, slop, mocap_pos, mocap_quat, steps) -> Impact:
     move = partial(_moving, model, q, v, mocap_pos=mocap_pos, mocap_quat=mocap_quat)
     rows, count, horizon = _rows(model, move(jnp.zeros_like(duration)), q, v, duration, watch, slop)
 
