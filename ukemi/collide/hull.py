@@ -118,6 +118,13 @@ def _support(hull: Hull, n: Array) -> Array:
     return (best[:, None] * hull.corners).sum(0) + unrotate(hull.core, x)
 
 
+def edge(hull: Hull, n: Array) -> Array:
+    """From the corner furthest along n (3,) to the next one: the edge that is in contact, if one is."""
+    _, best = lax.top_k(jnp.where(hull.kept, dot(hull.corners, n), -jnp.inf).astype(jnp.float32), 2)
+    both = hull.kept[best].all()
+    return jnp.where(both, hull.corners[best[1]] - hull.corners[best[0]], 0.0)
+
+
 class _Search(NamedTuple):
     """What the search knows."""
 
