@@ -27,7 +27,6 @@ from ukemi.model import Model
 
 from .geometry import cross, dot, rotate, unit, unrotate
 from .plane import CORNERS
-from .shapes import Shape
 
 STEPS = 100  # of the search at most; polytopes need fewer than ten, curved shapes most near contact
 CLOSE = 1e-4  # relative error of a distance, which shrinks with it, that is good enough
@@ -190,7 +189,6 @@ def _nearest(points: Array) -> tuple[Array, Array, Array, Array]:
     within = proper & (share >= 0).all(-1)
     unit_n = n / jnp.sqrt(area)[:, None]
     height = dot(unit_n, x)
-    on_face = unit_n * height[:, None]
     face_weight = (share[:, :, None] * eye[FACES]).sum(1)
 
     squares = jnp.concatenate([dot(on_edge, on_edge), jnp.where(within, height**2, jnp.inf)])
@@ -209,7 +207,7 @@ def _nearest(points: Array) -> tuple[Array, Array, Array, Array]:
 
 
 def axis_direction(a: Hull, b: Hull) -> tuple[Array, Array]:
-    """The best of seven directions, the axes of both shapes and the line of centres, and its f: cheap, for far pairs."""
+    """The best (3,) of the axes of both shapes and the line of centres, and its f (): cheap, for far pairs."""
     apart = b.pos - a.pos
     directions = jnp.concatenate([a.mat.T, b.mat.T, unit(apart, a.mat[:, 2])[None]])
     directions = directions * jnp.where(dot(directions, apart) < 0, -1.0, 1.0)[:, None]
@@ -224,8 +222,8 @@ def best_direction(a: Hull, b: Hull, start: Array) -> Array:
 
     def search(k, best):
         scale = jnp.where(k == 0, 1 - SHRINK, 1.0).astype(best[0].dtype)
-        small = (h._replace(corners=scale * h.corners, core=scale * h.core) for h in (a, b))
-        direction = separating_direction(*small, best[0])
+        small_a, small_b = (h._replace(corners=scale * h.corners, core=scale * h.core) for h in (a, b))
+        direction = separating_direction(small_a, small_b, best[0])
         value = gap(a, b, direction)
         return jax.tree.map(lambda x, y: jnp.where(value > best[1], x, y), (direction, value), best)
 

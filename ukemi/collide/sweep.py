@@ -6,12 +6,13 @@ support functions of the two shapes tell how far they stay apart along n. With u
 a point at arm r from its centre p has moved along n, after τ, by τ n·u + τ (n×ω)·r up to ½ a τ², where a bounds the
 acceleration of all its points over the rest of the step. So for all τ up to the end
 
-    distance(t + τ)  ≥  g(τ) = n·(p_b − p_a) + τ n·(u_b − u_a) − h_a(n + τ n×ω_a) − h_b(−n − τ n×ω_b) − r − ½ (a_a + a_b) τ²
+    distance(t + τ)  ≥  g(τ) = n·Δp + τ n·Δu − h_a(n + τ n×ω_a) − h_b(−n − τ n×ω_b) − r − ½ (a_a + a_b) τ²
 
-with h the support functions, which are convex. g is concave, so that chords and tangents bracket its only root from
-both sides, and time may advance to where g falls to `slop`, and no further. g(0) is the distance and g'(0) its rate:
-near the impact this is Newton's method from below, and converges quadratically. Nothing is stepped over, however thin
-or fast, because g never exceeds the distance, whatever n is (see `hull`).
+with Δp and Δu those of b less those of a, r the balls' radii, and h the support functions, which are convex. So g is
+concave, chords and tangents bracket its only root from both sides, and time may advance to where g falls to `slop`,
+and no further. g(0) is the distance and g'(0) its rate: near the impact this is Newton's method from below, and
+converges quadratically. Nothing is stepped over, however thin or fast, because g never exceeds the distance, whatever
+n is (see `hull`).
 
 Where an edge or a face takes part, g'(0) is the rate of its worst corner, not that of the point in contact, unless n
 turns along with it. So n may turn, n(τ) = (n + τ n') / s with s = |n + τ n'| and n' perpendicular to n: then n' τ is
@@ -41,16 +42,15 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from ukemi import spatial
 from ukemi.batching import one_by_one
 from ukemi.collide import hull
 from ukemi.collide.hull import Hull
-from ukemi.kinematics import Kinematics, geom_frames, integrate, kinematics, velocities
+from ukemi.collide.motion import Moving, acceleration_bound, moving
+from ukemi.kinematics import Kinematics, geom_frames
 from ukemi.model import Model
-from ukemi.tree import HINGE, SLIDE, Tree
 
 ROOM = 32  # pairs watched at the most; more than that can meet in a step only where many shapes are crowded
 CHUNK = 4  # of which this many are examined together
@@ -66,15 +66,6 @@ class Impact(NamedTuple):
     found: Array  # () bool: there is an impact
     exhausted: Array  # () bool: the search gave up at `time`, up to where all is well
     iterations: Array  # () times at which pairs were examined
-
-
-class _Moving(NamedTuple):
-    """All geoms at one time of their motion."""
-
-    pos: Array  # (ng, 3) [m]
-    mat: Array  # (ng, 3, 3)
-    velocity: Array  # (ng, 3) of the centres [m/s]
-    spin: Array  # (ng, 3) [rad/s]
 
 
 class _Row(NamedTuple):
@@ -176,76 +167,8 @@ def _in_chunks(function, count: Array, args, fill):
     return jax.tree.map(lambda x: x[:n], out)
 
 
-# ---- the motion ---------------------------------------------------------------------------------------------------
-
-
-def _moving(model: Model, q: Array, v: Array, time: Array, mocap_pos: Array | None, mocap_quat: Array | None):
-    """The geoms after a time on their way."""
-    tree, body = model.tree, model.geoms.layout.body
-    kin = kinematics(model, integrate(tree, q, v, time), mocap_pos, mocap_quat)
-    pos, mat = geom_frames(model, kin)
-    twist = velocities(tree, kin.S, v).body[body]
-    arm = pos - kin.ref[tree.body_tree[body]]
-    return _Moving(pos, mat, twist[:, 3:] + spatial.cross(twist[:, :3], arm), twist[:, :3])
-
-
-def _acceleration_bound(model: Model, q: Array, v: Array, duration: Array, extent: Array) -> Array:
-    """Bound (ng,) of the acceleration of every point of a geom, its ball left out, at any time [m/s²].
-
-    A point x moved by constant joint rates has ẍ = Σ_j v_j² ξ_j ξ_j x + 2 Σ_(i above j) v_i v_j ξ_i ξ_j x, with
-    |ξ_j x| at most the distance of x from the joint, and 1 for a slide, and |ξ_i y| ≤ |y| for hinges, 0 for slides.
-    That distance is at most the length of the chain of links between.
-    """
-    tree, body = model.tree, model.geoms.layout.body
-    lever = _levers(model, q, v, duration)
-    slides = (tree.joint_type == SLIDE)[tree.dof_joint] | ~_turns(tree)
-    spin = _spin_rates(tree, v)
-    above = tree.strict.astype(v.dtype) @ spin
-    turning = tree.moves * (spin * (spin + 2 * above))
-    sliding = tree.moves.astype(v.dtype) @ jnp.where(slides, 2 * jnp.abs(v) * above, 0.0)
-    own = spatial.safe_norm(model.geoms.pos) + extent
-    return sliding[body] + (turning * lever).sum(1)[body] + turning.sum(1)[body] * own
-
-
-def _turns(tree: Tree) -> np.ndarray:
-    """(nv,) bool: dofs that rotate."""
-    turns = (tree.joint_type == HINGE)[tree.dof_joint]
-    turns[tree.quat_dof.ravel()] = True
-    return turns
-
-
-def _spin_rates(tree: Tree, v: Array) -> Array:
-    """Angular speed (nv,) of each rotational joint, at its first rotational dof; zero elsewhere."""
-    hinge = (tree.joint_type == HINGE)[tree.dof_joint]
-    rates = jnp.where(hinge, jnp.abs(v), 0.0)
-    dofs = tree.quat_dof
-    return rates.at[dofs[:, 0]].set(spatial.safe_norm(v[dofs])) if len(dofs) else rates
-
-
-def _levers(model: Model, q: Array, v: Array, duration: Array) -> Array:
-    """Bound (nb, nv) of the distance from each dof's joint to the origin of a body that it moves [m]."""
-    tree, anchor = model.tree, spatial.safe_norm(model.joints.pos)
-    slide, on = tree.joint_type == SLIDE, tree.joint_body[:, None] == np.arange(tree.nb)
-    where = tree.joint_qpos
-    travel = jnp.abs(q[where] - model.joints.qpos0[where]) + jnp.abs(v[tree.joint_dof]) * duration
-    slack = jnp.where(slide, travel, 2 * anchor)  # how far a joint can move its own body's origin
-    link = spatial.safe_norm(model.bodies.pos) + on.T.astype(v.dtype) @ slack
-    is_above = np.eye(tree.nb, dtype=bool)
-    for up in tree.jumps:  # bodies at or above each body, by twos
-        is_above |= is_above[up]
-    below = is_above & ~np.eye(tree.nb, dtype=bool)
-    chain = is_above.astype(v.dtype) @ (link[:, None] * below.astype(v.dtype))
-    joints = np.arange(tree.nj)
-    later = (tree.joint_body[:, None] == tree.joint_body) & (joints[:, None] < joints)
-    near = anchor + later.astype(v.dtype) @ slack
-    return near[tree.dof_joint] + chain[:, tree.dof_body]
-
-
-# ---- the search ------------------------------------------------------------------------------------------------------
-
-
 def _first_impact(model, q, v, duration, watch, slop, mocap_pos, mocap_quat, steps) -> Impact:
-    move = partial(_moving, model, q, v, mocap_pos=mocap_pos, mocap_quat=mocap_quat)
+    move = partial(moving, model, q, v, mocap_pos=mocap_pos, mocap_quat=mocap_quat)
     rows, count, horizon = _rows(model, move(jnp.zeros_like(duration)), q, v, duration, watch, slop)
 
     def advance(state):
@@ -272,13 +195,13 @@ def _first_impact(model, q, v, duration, watch, slop, mocap_pos, mocap_quat, ste
     return Impact(time, jnp.where(hit, pair, -1).astype(jnp.int32), hit, given_up, iterations)
 
 
-def _rows(model: Model, at: _Moving, q: Array, v: Array, duration: Array, watch: Array, slop: Array):
+def _rows(model: Model, at: Moving, q: Array, v: Array, duration: Array, watch: Array, slop: Array):
     """Rows to watch, the real ones first, their number, and the time until which no other pair can meet."""
     geoms = model.pairs.layout.geoms
     local = hull.local_hulls(model)
     shapes = hull.posed(local, at.pos, at.mat)
     extent = hull.extent(local)
-    bend = _acceleration_bound(model, q, v, duration, extent)
+    bend = acceleration_bound(model, q, v, duration, extent)
     a, b = geoms.T
     bend = bend[a] + bend[b]
     sides = [jax.tree.map(lambda x, k=k: x[k], shapes) for k in (a, b)]
@@ -287,8 +210,8 @@ def _rows(model: Model, at: _Moving, q: Array, v: Array, duration: Array, watch:
     speed = spatial.safe_norm(at.velocity[b] - at.velocity[a]) + rim[a] + rim[b]
     room = jnp.maximum(apart - slop, 0.0)
     root = speed + jnp.sqrt(speed**2 + 2 * bend * room)
-    moving = root > 0
-    safe = jnp.where(watch & moving, 2 * room / jnp.where(moving, root, 1.0), jnp.inf)  # until then they cannot meet
+    moves = root > 0
+    safe = jnp.where(watch & moves, 2 * room / jnp.where(moves, root, 1.0), jnp.inf)  # until then they cannot meet
 
     order = jnp.argsort(safe)
     horizon = duration
@@ -306,12 +229,12 @@ def _rows(model: Model, at: _Moving, q: Array, v: Array, duration: Array, watch:
     return jax.tree.map(lambda x: x[final], rows), live.sum(), horizon
 
 
-def _posed(row: _Row, at: _Moving) -> tuple[Hull, Hull]:
+def _posed(row: _Row, at: Moving) -> tuple[Hull, Hull]:
     i, j = row.geoms
     return hull.posed(row.a, at.pos[i], at.mat[i]), hull.posed(row.b, at.pos[j], at.mat[j])
 
 
-def _split(at: _Moving, slop: Array, row: _Row):
+def _split(at: Moving, slop: Array, row: _Row):
     """What to watch of a pair: two rows, and whether they are needed; one row, as it is, of shapes not in touch."""
     a, b = _posed(row, at)
     n = hull.best_direction(a, b, row.start)
@@ -328,7 +251,7 @@ def _split(at: _Moving, slop: Array, row: _Row):
     return rows, (rest[0].kept.any(), touch & rest[1].kept.any())
 
 
-def _examine(at: _Moving, remaining: Array, slop: Array, args):
+def _examine(at: Moving, remaining: Array, slop: Array, args):
     """How long () two shapes surely stay apart, the direction (3,) that tells, and whether they meet now."""
     row, normal = args
     a, b = _posed(row, at)
@@ -339,7 +262,7 @@ def _examine(at: _Moving, remaining: Array, slop: Array, args):
     return jnp.where(hit, 0.0, ahead), n, hit
 
 
-def _turns_of_normal(at: _Moving, geoms: Array, a: Hull, b: Hull, n: Array) -> Array:
+def _turns_of_normal(at: Moving, geoms: Array, a: Hull, b: Hull, n: Array) -> Array:
     """Rates (4, 3) at which n may turn: not at all, with a, with b, or perpendicular to an edge of either."""
     with_a, with_b = spatial.cross(at.spin[geoms[0]], n), spatial.cross(at.spin[geoms[1]], n)
     edge_a, edge_b = hull.edge(a, n), hull.edge(b, -n)
@@ -351,7 +274,7 @@ def _turns_of_normal(at: _Moving, geoms: Array, a: Hull, b: Hull, n: Array) -> A
     return jnp.where(a.flat, 0.0, turns)  # a plane reaches to infinity in other directions than its own
 
 
-def _apart_until(at: _Moving, row: _Row, a: Hull, b: Hull, n: Array, remaining, slop, turn: Array) -> Array:
+def _apart_until(at: Moving, row: _Row, a: Hull, b: Hull, n: Array, remaining, slop, turn: Array) -> Array:
     """How long () two shapes surely stay apart, judging by the direction n (3,), which turns at a rate `turn` (3,)."""
     i, j = row.geoms
     turn_a, turn_b = turn + spatial.cross(n, at.spin[i]), turn + spatial.cross(n, at.spin[j])
