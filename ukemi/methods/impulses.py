@@ -150,6 +150,8 @@ def names(contacts: Contacts) -> Array:
 def _recalled(scene: Scene, kinds: RowKinds, own: x_.Roles, p: x_.Boxed) -> Array:
     """Sides that the last step's rows had; of new contacts those that approach are clamped."""
     scalar, now = kinds.scalar, names(scene.contacts)
+    if not kinds.contacts:
+        return scene.side
     same = (now[:, None] == scene.known) & (now >= 0)[:, None]
     before = scene.side[scalar:].reshape(len(scene.known), -1)[jnp.argmax(same, -1)]
     fresh = jnp.where(own.push & (p.b >= 0), x_.LOW, x_.CLAMPED).astype(jnp.int8)

@@ -70,7 +70,8 @@ class LCP(Method):
         ahead = None
         if model.pairs.layout.groups:
             velocity = velocities(model.tree, kin.S, state.v)
-            ahead = lax.stop_gradient(i_.covered(model, kin, velocity) + self.ahead)
+            steps = 2 if self.explicit else 1  # the first of two goes where the old velocities lead, whatever is in the way
+            ahead = lax.stop_gradient(steps * i_.covered(model, kin, velocity) + self.ahead)
         return b_.here_at(model, state, inputs, kin, detect(model, kin, ahead))
 
     def impulses(self, here: b_.Here, state: State) -> tuple[p_.Impulses, tuple[Array, Array]]:
