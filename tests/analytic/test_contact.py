@@ -34,7 +34,9 @@ def test_soft_contact_is_the_spring_and_damper_that_it_says(ratio):
     start, speed = -0.02, 0.0
     states = roll(model, 400, uk.initial_state(model, q=np.array([start]), v=np.array([speed])))
     matrix = np.array([[0, 1], [-1 / (t * ratio) ** 2, -2 / t]])
-    values, vectors = np.linalg.eig(matrix.astype(complex) if abs(ratio - 1) > 1e-9 else (matrix + 1e-7 * np.eye(2)).astype(complex))
+    values, vectors = np.linalg.eig(
+        matrix.astype(complex) if abs(ratio - 1) > 1e-9 else (matrix + 1e-7 * np.eye(2)).astype(complex)
+    )
     if abs(ratio - 1) < 1e-9:  # a double root: r(t) = (r₀ + (v₀ + r₀/t) s) e^(−s/t)
         s = np.asarray(states.time)
         expected = rest + ((start - rest) + (speed + (start - rest) / t) * s) * np.exp(-s / t)
@@ -142,4 +144,3 @@ def test_contact_between_free_bodies_conserves_momentum(shape, cone):
     assert np.abs(P - P[0]).max() < 1e-10
     # a ball's inertia is the same in every direction, so no error of the integrator mixes in
     assert np.abs(L - L[0]).max() < (1e-10 if shape == "sphere" else 0.05 * np.abs(L).max())
-

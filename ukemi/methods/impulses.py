@@ -23,12 +23,12 @@ from ukemi import impulse as i_
 from ukemi import impulse_slopes as s_
 from ukemi.collide.detect import Contacts
 from ukemi.dynamics import inertial_force, inertial_slope, motion_force, motion_slopes, smooth
-from ukemi.gradient import pushforward, zero_tangent
+from ukemi.gradient import pushforward, root, zero_tangent
 from ukemi.kinematics import Kinematics, Velocities, tangent_vector, velocities
 from ukemi.methods import balance as b_
 from ukemi.methods.integrators import takes_slope
 from ukemi.model import Model
-from ukemi.penalty import RowKinds
+from ukemi.penalty import RowKinds, row_kinds
 from ukemi.slopes import has_constant_rows
 from ukemi.solvers import boxed as x_
 from ukemi.solvers import rigid, with_slots
@@ -57,6 +57,7 @@ class Scene(NamedTuple):
     contacts: Contacts
     M: Array  # (nv, nv) M̂
     free: Array  # (nv,) velocity without impulses
+    duration: Array  # () [s]
     known: Array  # (nc,) contact points that the last step knew
     side: Array  # (total,) sides of the last step's rows, or of this one's
 
@@ -66,15 +67,18 @@ class Scene(NamedTuple):
         return i_.Frame(*self[:6])
 
 
-def scene(here: b_.Here, known: Array, side: Array) -> Scene:
+def scene(stepping: i_.Stepping, here: b_.Here, duration: Array, known: Array, side: Array) -> Scene:
     """The problem at `here`."""
     model = here.model
     dyn = smooth(model, here.kin, here.v)
-    h, M = model.options.timestep, dyn.M
-    if takes_slope("Euler", model):
-        M = M + h * jnp.diag(model.joints.damping)
-    free = here.v + h * eliminate(M, (b_.applied(here) - dyn.bias)[:, None])[:, 0]
-    return Scene(model, here.kin, dyn.velocity, here.q, here.v, here.contacts, M, free, known, side)
+    M, free = dyn.M, here.v
+    if stepping.phase == "step":
+        if takes_slope("Euler", model):
+            M = M + duration * jnp.diag(model.joints.damping)
+        free = here.v + duration * eliminate(M, (b_.applied(here) - dyn.bias)[:, None])[:, 0]
+    if stepping.phase == "place":
+        free = jnp.zeros_like(here.v)
+    return Scene(model, here.kin, dyn.velocity, here.q, here.v, here.contacts, M, free, duration, known, side)
 
 
 class Problem(NamedTuple):
@@ -92,7 +96,7 @@ def problem(scene: Scene, kinds: RowKinds, stepping: i_.Stepping) -> Problem:
     blocks = i_.blocks_of(scene.frame, kinds)
     J = i_.matrix(scene.frame, kinds, blocks)
     moving, free = J @ scene.v, J @ scene.free
-    law, own = i_.law(scene.frame, kinds, blocks, moving, stepping), x_.roles(kinds)
+    law, own = i_.law(scene.frame, kinds, blocks, moving, scene.duration, stepping), x_.roles(kinds)
     rebound = i_.rebound(law, moving)
     bounce = law.on & own.push & (rebound > 0) & (free < law.reach)
     X = eliminate(scene.M, J.T)
@@ -153,6 +157,8 @@ def names(contacts: Contacts) -> Array:
 def _recalled(scene: Scene, kinds: RowKinds, own: x_.Roles, p: x_.Boxed) -> Array:
     """Sides that the last step's rows had; of new contacts those that approach are clamped."""
     scalar, now = kinds.scalar, names(scene.contacts)
+    if not kinds.contacts:
+        return scene.side
     same = (now[:, None] == scene.known) & (now >= 0)[:, None]
     before = scene.side[scalar:].reshape(len(scene.known), -1)[jnp.argmax(same, -1)]
     fresh = jnp.where(own.push & (p.b >= 0), x_.LOW, x_.CLAMPED).astype(jnp.int8)
@@ -172,26 +178,29 @@ class Balance(NamedTuple):
     restore: Array  # (total,) and on the displacement and λ
 
 
-def imbalance(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here) -> Balance:
+def imbalance(stepping: i_.Stepping, z: Impulses, here: b_.Here, duration: Array) -> Balance:
     """Residual of the step at given sides."""
-    model, h = here.model, here.model.options.timestep
-    velocity = velocities(model.tree, here.kin.S, here.v)
+    model, kin, h = here.model, here.kin, duration
+    rows = row_balance(row_kinds(model), stepping, z, here, h)
+    if stepping.phase == "place":
+        return rows._replace(force=rows.force + inertial_force(model, kin, z.v))
+    if stepping.phase == "impact":
+        return rows._replace(force=rows.force + inertial_force(model, kin, z.v - here.v))
     damping = model.joints.damping if takes_slope("Euler", model) else 0.0
     e = (z.v - here.v) / h
-    inertial = motion_force(model, here.kin, velocity, here.v, e) + h * damping * e
-    lagging = inertial_force(model, here.kin, z.shift) + h * damping * z.shift
-    rows = row_balance(kinds, stepping, z, here)
+    inertial = motion_force(model, kin, velocities(model.tree, kin.S, here.v), here.v, e) + h * damping * e
+    lagging = inertial_force(model, kin, z.shift) + h * damping * z.shift
     return rows._replace(force=rows.force + h * (inertial - b_.applied(here)), shift=rows.shift + lagging)
 
 
-def row_balance(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here) -> Balance:
+def row_balance(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, duration: Array) -> Balance:
     """The rows' part of the residual."""
     velocity = velocities(here.model.tree, here.kin.S, here.v)
     frame = i_.Frame(here.model, here.kin, velocity, here.q, here.v, here.contacts)
     blocks, own = i_.blocks_of(frame, kinds), x_.roles(kinds)
     rows = i_.rows(frame, kinds, blocks)
     moving = rows.motion(here.v)
-    law = i_.law(frame, kinds, blocks, moving, stepping)
+    law = i_.law(frame, kinds, blocks, moving, duration, stepping)
     clamped = law.on & (own.hold | (z.side == x_.CLAMPED))
     firm = clamped & (own.push | own.hold)
     target = jnp.where(z.bounce, i_.rebound(law, moving), law.reach)
@@ -287,13 +296,24 @@ def _turning(given: Problem, thrown: Array) -> Array:
     return (given.X * p.scale) @ jnp.linalg.solve(system, right)
 
 
-def exact_rule(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses, args, along):
-    """Derivative of the step at its sides; bounces: with the change of the time of impact."""
-    here, _, _ = args
-    dr = pushforward(partial(imbalance, kinds, stepping, z), here, along[0])
+def solve(stepping: i_.Stepping, args, *, bounces: bool = False) -> tuple[Impulses, tuple[Array, Array]]:
+    """What a step finds from args (here, duration, known, sides), differentiable at its sides.
+
+    bounces: with the change of the time of impact.
+    """
+    return root(partial(_find, stepping), partial(_exact_rule, stepping, bounces))(args)
+
+
+def _find(stepping: i_.Stepping, args):
+    return find(row_kinds(args[0].model), stepping, scene(stepping, *args))
+
+
+def _exact_rule(stepping: i_.Stepping, bounces: bool, z: Impulses, args, along):
+    here, duration, known, _ = args
+    dr = pushforward(lambda moving: imbalance(stepping, z, *moving), (here, duration), along[:2])
     if dr is None:
         return None
-    move = response(kinds, stepping, z, scene(here, args[1], z.side))
+    move = response(row_kinds(here.model), stepping, z, scene(stepping, here, duration, known, z.side))
     dv = -(move.force @ dr.force + move.rows @ dr.rows)
     shift = -(move.shift @ dr.shift + move.restore @ dr.restore)
     if bounces:
@@ -304,8 +324,8 @@ def exact_rule(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulse
 
 def jacobians(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses, args, ahead) -> tuple[Array, Array]:
     """∂v⁺ and ∂δ (nv, nv + nv + na + nu) in position (tangent space), velocity, activation and control."""
-    here = args[0]
-    now = scene(here, args[1], z.side)
+    here, duration, known, _ = args
+    now = scene(stepping, here, duration, known, z.side)
     move = response(kinds, stepping, z, now)
     force, shift, rows, restore = _slopes(kinds, stepping, z, here, now, ahead)
     dv = -(move.force @ force)
@@ -359,42 +379,43 @@ def _scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_
         return Balance(none, none[:, :nv], jnp.concatenate([q, v], -1), restore)
     n = kinds.scalar
     mine = z._replace(f=z.f[:n], lam=z.lam[:n], side=z.side[:n], bounce=z.bounce[:n])
-    slopes = b_.columns_of(lambda here: row_balance(only, stepping, mine, here), here)
+    slopes = b_.columns_of(lambda here: row_balance(only, stepping, mine, here, now.duration), here)
     q, v = slopes.q, slopes.v
     force, rows = (jnp.concatenate(pair, -1) for pair in ((q.force, v.force), (q.rows, v.rows)))
     return Balance(force, q.shift, rows, q.restore)
 
 
-def complementarity_aware(kinds: RowKinds, stepping: i_.Stepping, find_all):
-    """`find_all` (here, known, sides) with the reverse-mode rule of Nimble, IV-D; see `rules.ComplementarityAware`."""
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def solve_aware(stepping: i_.Stepping, args) -> tuple[Impulses, tuple[Array, Array]]:
+    """`solve` with the reverse-mode rule of Nimble, IV-D; see `rules.ComplementarityAware`."""
+    return _find(stepping, args)
 
-    def forward(args):
-        z, facts = find_all(args)
-        return (z, facts), (z, args)
 
-    def pull_back(z: Impulses, args, wanted, side: Array):
-        """Cotangents of all that the step depends on, and how large those of velocities and forces are."""
-        here = args[0]
-        z = z._replace(side=side)
-        move = response(kinds, stepping, z, scene(here, args[1], side))
-        force, shift = -(wanted.v @ move.force), -(wanted.shift @ move.shift)
-        balance = Balance(force, shift, -(wanted.v @ move.rows), -(wanted.shift @ move.restore))
-        (cotangent,) = jax.vjp(partial(imbalance, kinds, stepping, z), here)[1](balance)
-        h = here.model.options.timestep
-        # R holds −h τ, so that the gradient in τ is −h times that in R
-        return cotangent, (cotangent.v**2).sum() + ((h * force) ** 2).sum() / h
+def _solve_forward(stepping: i_.Stepping, args):
+    z, facts = _find(stepping, args)
+    return (z, facts), (z, args)
 
-    def backward(kept, wanted):
-        (z, args), (wanted, _) = kept, wanted
-        here = args[0]
-        exact, size = pull_back(z, args, wanted, z.side)
-        sides = _as_wanted(kinds, z, scene(here, args[1], z.side), wanted.v)
-        other, other_size = pull_back(z, args, wanted, sides)
-        return ((_choose_cotangent(other_size > size, other, exact), *_no_cotangent(args[1:])),)
 
-    aware = jax.custom_vjp(find_all)
-    aware.defvjp(forward, backward)
-    return aware
+def _solve_backward(stepping: i_.Stepping, kept, wanted):
+    (z, args), (wanted, _) = kept, wanted
+    exact, size = _pull_back(stepping, z, args, wanted)
+    sides = _as_wanted(row_kinds(args[0].model), z, scene(stepping, *args), wanted.v)
+    other, other_size = _pull_back(stepping, z._replace(side=sides), args, wanted)
+    return ((*_choose_cotangent(other_size > size, other, exact), *_no_cotangent(args[2:])),)
+
+
+solve_aware.defvjp(_solve_forward, _solve_backward)
+
+
+def _pull_back(stepping: i_.Stepping, z: Impulses, args, wanted: Impulses):
+    """Cotangents of all that the step depends on, and how large those of velocities and forces are."""
+    here, h, known, _ = args
+    move = response(row_kinds(here.model), stepping, z, scene(stepping, here, h, known, z.side))
+    force, shift = -(wanted.v @ move.force), -(wanted.shift @ move.shift)
+    balance = Balance(force, shift, -(wanted.v @ move.rows), -(wanted.shift @ move.restore))
+    cotangent = jax.vjp(partial(imbalance, stepping, z), here, h)[1](balance)
+    # R holds −h τ, so that the gradient in τ is −h times that in R
+    return cotangent, (cotangent[0].v ** 2).sum() + ((h * force) ** 2).sum() / h
 
 
 def _as_wanted(kinds: RowKinds, z: Impulses, scene: Scene, wanted: Array) -> Array:

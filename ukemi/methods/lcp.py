@@ -1,7 +1,6 @@
 """Rigid contact by complementarity: impulses that stop what would penetrate, stick and slip exactly (Nimble; Jade)."""
 
 from dataclasses import replace
-from functools import partial
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ from ukemi import impulse as i_
 from ukemi import rules
 from ukemi.collide.detect import Contacts, detect
 from ukemi.errors import GradientError, InputError
-from ukemi.gradient import root, without_derivative
+from ukemi.gradient import without_derivative
 from ukemi.kinematics import Kinematics, integrate, of_state, velocities
 from ukemi.methods import balance as b_
 from ukemi.methods import impulses as p_
@@ -66,7 +65,7 @@ class LCP(Method):
             return columns(self.step, model, state, inputs)
         here, h = self.here(model, state, inputs), model.options.timestep
         z, facts = self.impulses(here, state)
-        args = here, state.cache.contacts, state.cache.sides
+        args = here, h, state.cache.contacts, state.cache.sides
         z, args = lax.optimization_barrier((z, args))  # see `gradient.isolated`
         bounces, nv = isinstance(self.gradient, rules.Bounce), model.nv
         ahead = self._ahead(model, args[0].kin, args[0].v)
@@ -84,7 +83,8 @@ class LCP(Method):
         """Distances (pairs,) from which on contacts count."""
         if not model.pairs.layout.groups:
             return None
-        return lax.stop_gradient(i_.covered(model, kin, velocities(model.tree, kin.S, v)) + self.ahead)
+        steps = 2 if self.explicit else 1  # the first of two goes where the old velocities lead, whatever is in the way
+        return lax.stop_gradient(steps * i_.covered(model, kin, velocities(model.tree, kin.S, v)) + self.ahead)
 
     def _rate(self, v: Array, z: p_.Impulses, h: Array) -> Array:
         """What positions move by in a second."""
@@ -92,20 +92,14 @@ class LCP(Method):
 
     def impulses(self, here: b_.Here, state: State) -> tuple[p_.Impulses, tuple[Array, Array]]:
         """What the step finds, with the gradient rule, and (linear systems solved, whether that found a solution)."""
-        kinds, stepping = row_kinds(here.model), self._stepping
-
-        def find(args):
-            return p_.find(kinds, stepping, p_.scene(*args))
-
+        args = here, here.model.options.timestep, state.cache.contacts, state.cache.sides
         if isinstance(self.gradient, rules.ComplementarityAware):
-            find = p_.complementarity_aware(kinds, stepping, find)
-            return find((here, state.cache.contacts, state.cache.sides))
-        rule = partial(p_.exact_rule, kinds, stepping, isinstance(self.gradient, rules.Bounce))
-        return root(find, rule)((here, state.cache.contacts, state.cache.sides))
+            return p_.solve_aware(self._stepping, args)
+        return p_.solve(self._stepping, args, bounces=isinstance(self.gradient, rules.Bounce))
 
     @property
     def _stepping(self) -> i_.Stepping:
-        return i_.Stepping(self.correction, self.explicit)
+        return i_.Stepping("step", self.correction, self.explicit)
 
     def _after(self, state: State, inputs: Input, here: b_.Here, z: p_.Impulses, facts) -> State:
         model, h = here.model, here.model.options.timestep

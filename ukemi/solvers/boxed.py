@@ -131,7 +131,7 @@ def sorted_out(p: Boxed, own: Roles, side: Array, f: Array, delta: float, slack:
     below, above = target < low - slack, ~own.push & (target > high + slack)
     new = jnp.where(below, LOW, jnp.where(above, HIGH, CLAMPED))
     # on a side, and clamped within the box, rows stay unless the violation is more than noise
-    stays = jnp.where(side == LOW, w >= -slack, jnp.where(side == HIGH, w <= slack, ~below & ~above))
+    stays = jnp.where(side == LOW, w >= -slack, jnp.where(side == HIGH, ~own.push & (w <= slack), ~below & ~above))
     return jnp.where(stays | own.hold | ~p.on, side, new).astype(side.dtype)
 
 

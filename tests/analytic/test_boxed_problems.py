@@ -1,0 +1,114 @@
+"""Boxed complementarity problems at random: the solver's answers against their conditions and against enumeration."""
+
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rigid import complementarity, quick
+from ukemi.penalty import RowKinds
+from ukemi.solvers import boxed as x_
+from ukemi.solvers import rigid
+from ukemi.solvers.dantzig import dantzig
+
+EXACT = 1e-10
+CONTACTS, COUNT = 4, 2000
+KINDS = RowKinds(0, 0, 0, CONTACTS, 3, "pyramidal", False)
+OWN = x_.roles(KINDS)
+ROLES = OWN.push, OWN.hold, OWN.owner
+
+
+class Problems(NamedTuple):
+    """Many problems w = A f + b of up to four contacts."""
+
+    A: np.ndarray  # (COUNT, 12, 12)
+    b: np.ndarray  # (COUNT, 12)
+    mu: np.ndarray  # (COUNT, 12)
+    on: np.ndarray  # (COUNT, 12)
+    free: np.ndarray  # (COUNT,) degrees of freedom
+
+
+@pytest.fixture(scope="module")
+def problems() -> Problems:
+    """One to four contacts on 1 to 14 degrees of freedom, so that half of them have more rows than those."""
+    rng = np.random.default_rng(0)
+    rows = [draw(rng, 1 + k % CONTACTS) for k in range(COUNT)]
+    return Problems(*(np.stack(column) for column in zip(*rows, strict=True)))
+
+
+def draw(rng, contacts: int):
+    n, nv = 3 * CONTACTS, int(rng.integers(1, 15))
+    J, half = rng.normal(size=(n, nv)), rng.normal(size=(nv, nv))
+    if rng.random() < 0.3:  # two contacts at one place
+        J[3 * (contacts - 1) : 3 * contacts] = J[:3]
+    inertia = half @ half.T + 0.1 * np.eye(nv)
+    mu = np.repeat(rng.choice([0.0, 0.2, 0.7, 1.5], CONTACTS), 3) * (np.arange(n) % 3 > 0)
+    on = np.arange(n) < 3 * contacts
+    J = J * on[:, None]
+    b = J @ rng.normal(size=nv) * 10.0 ** rng.integers(-2, 2)
+    return J @ np.linalg.solve(inertia, J.T), b, mu, on, nv
+
+
+@quick
+def solve(problems: Problems):
+    """Forces by the solver of a step, whether it says that they solve, and the sides that Dantzig alone finds."""
+
+    def one(given):
+        A, b, mu, on, _ = given
+        p = x_.boxed(A, b, jnp.zeros_like(b), mu, on, OWN)
+        guess = jnp.where(OWN.push & (p.b >= 0), x_.LOW, x_.CLAMPED).astype(jnp.int8)
+        found = rigid.solve(p, OWN, guess)
+        f = x_.refine(p, OWN, found.side, found.factors, x_.right_side(p, OWN, found.side)) * p.scale
+        alone = x_.attempt(p, OWN, dantzig(p, OWN, jnp.ones((), bool))[0], 1)
+        return f, found.solved, alone.solved
+
+    return jax.lax.map(one, jax.tree.map(jnp.asarray, problems))
+
+
+def residuals(problems: Problems, f):
+    """Violation (COUNT,) of each problem, in its own units."""
+    w = jnp.einsum("kij,kj->ki", problems.A, f) + problems.b
+    own = jax.vmap(lambda f, w, mu: complementarity(ROLES, f, w, jnp.zeros_like(f), mu))(f, w, problems.mu)
+    return np.asarray(jnp.where(problems.on, own, jnp.abs(f)).max(-1))
+
+
+def has_solution(A, b, mu, contacts: int) -> bool:
+    """Try all modes: each contact separates, or pushes with each friction held or at either end of its box."""
+    each = [(x_.LOW, 0, 0), *((x_.CLAMPED, s, t) for s, t in itertools.product((0, -1, 1), repeat=2))]
+    n, owner = 3 * contacts, OWN.owner[: 3 * contacts]
+    A, b, mu = A[:n, :n], b[:n], mu[:n]
+    for mode in itertools.product(each, repeat=contacts):
+        side = np.concatenate(mode)
+        apart = side[owner] == x_.LOW
+        clamped = ~apart & (side == x_.CLAMPED)
+        bound = np.eye(n) - np.where(apart, 0, side * mu)[:, None] * np.eye(n)[owner]
+        system, right = np.where(clamped[:, None], A, bound), np.where(clamped, -b, 0.0)
+        f = np.linalg.lstsq(system, right, rcond=1e-12)[0]
+        w = A @ f + b
+        high = mu * np.maximum(f[owner], 0)
+        push = OWN.push[:n]
+        nearest = np.where(push, np.maximum(f - w, 0), np.clip(f - w, -high, high))
+        if np.abs(f - nearest).max() < 1e-9:
+            return True
+    return False
+
+
+def test_every_problem_that_has_a_solution_is_solved(problems):
+    f, solved, alone = solve(problems)
+    wrong = residuals(problems, f)
+    contacts = problems.on.sum(1) // 3
+    assert (problems.free < problems.on.sum(1)).mean() > 0.4
+    missed = [k for k in range(COUNT) if wrong[k] > EXACT and has_solution(*(x[k] for x in problems[:3]), contacts[k])]
+    print(f"solved {np.mean(wrong <= EXACT):.4f}, Dantzig alone {alone.mean():.4f}")
+    assert not missed, [(k, int(contacts[k]), int(problems.free[k]), wrong[k]) for k in missed]
+    assert not (np.asarray(solved) & (wrong > EXACT)).any()
+    assert alone.mean() > 0.95
+
+
+def test_enumeration_finds_solutions_too(problems):
+    """Whoever says that there is none must be able to find one."""
+    few = [k for k in range(COUNT) if problems.on[k].sum() <= 6][:300]
+    assert all(has_solution(*(x[k] for x in problems[:3]), int(problems.on[k].sum()) // 3) for k in few)
