@@ -52,7 +52,7 @@ from ukemi.collide.motion import Moving, acceleration_bound, moving
 from ukemi.kinematics import Kinematics, geom_frames
 from ukemi.model import Model
 
-ROOM = 32  # pairs watched at the most; more than that can meet in a step only where many shapes are crowded
+ROOM = 128  # pairs watched at the most; the rest bound the time that is searched
 CHUNK = 4  # of which this many are examined together
 STEPS = 64  # of the advancement
 ROUNDS = 4  # of tangents and chords towards the root of g
