@@ -108,7 +108,8 @@ def find(kinds: RowKinds, stepping: i_.Stepping, scene: Scene) -> tuple[Impulses
         f = x_.refine(p, own, found.side, found.factors, x_.right_side(p, own, found.side)) * p.scale
         lam = _restoring(given, own, found.side)
         room = (0, kinds.total - own_kinds.total)
-        rows = tuple(jnp.pad(part, room) for part in (f, lam, found.side, given.bounce))
+        side = x_.bounded(p, own, found.side)
+        rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
         return Impulses(scene.free + given.X @ f, given.X @ lam, *rows), (found.rounds, found.solved)
 
     if not kinds.total:
