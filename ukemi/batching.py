@@ -37,6 +37,7 @@ def one_by_one(function, in_lockstep=None):
 
         def in_step(*flat):
             axes = [0 if k in mapped else None for k in range(len(flat))]
+
             def world(*full):
                 return (in_lockstep or function)(*jax.tree.unflatten(tree, full))
 

@@ -11,14 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ukemi import spatial
 from ukemi.collide.detect import Contacts, bounding_capsules
 from ukemi.constraint import Block, scalar_blocks
 from ukemi.contact import Lever, contact_jacobian, contact_lever, of_contacts, pair_parameters
 from ukemi.kinematics import Kinematics, Velocities, geom_frames
 from ukemi.model import Model
 from ukemi.penalty import RowKinds
-from ukemi import spatial
-
 
 YIELD = 1e-4  # of the displacement against penetration, relative to the inverse weights of what it moves
 
@@ -86,16 +85,16 @@ def blocks_of(frame: Frame, kinds: RowKinds) -> list[Block]:
     return scalar_blocks(frame.model, frame.kin, frame.velocity, frame.q, frame.v, kinds)
 
 
-def law(frame: Frame, kinds: RowKinds, blocks: list[Block], moving: Array, options: "Stepping") -> Law:
-    """The law of rows that move at `moving` = J v (total,)."""
-    model, h = frame.model, frame.model.options.timestep
+def law(frame: Frame, kinds: RowKinds, blocks: list[Block], moving: Array, h: Array, options: "Stepping") -> Law:
+    """The law of rows that move at `moving` = J v (total,), over a duration h [s]."""
+    model = frame.model
     parts, start = [], 0
     for block, kind in zip(blocks, _names(kinds), strict=True):
         n = len(block.residual)
-        parts.append(_scalar_law(model, block, kind, moving[start : start + n], options))
+        parts.append(_scalar_law(model, block, kind, moving[start : start + n], h, options))
         start += n
     if kinds.contacts:
-        parts.append(_contact_law(frame, kinds, moving[start:].reshape(-1, kinds.dim), options))
+        parts.append(_contact_law(frame, kinds, moving[start:].reshape(-1, kinds.dim), h, options))
     if not parts:
         none = jnp.zeros(0, h.dtype)
         return Law(jnp.zeros(0, bool), *(none,) * 6)
@@ -103,8 +102,13 @@ def law(frame: Frame, kinds: RowKinds, blocks: list[Block], moving: Array, optio
 
 
 class Stepping(NamedTuple):
-    """How a step is taken; static."""
+    """What impulses are sought for; static.
 
+    phase "step": for a time step under all forces. "impact": for an instant, in which only impulses act, so that what
+    touches must not approach (Jade, eq. 8). "place": no impulses but displacements, which take all penetration back.
+    """
+
+    phase: str
     correction: float  # share of a penetration that is taken back in a step
     explicit: bool  # positions move by the old velocities
 
@@ -114,36 +118,47 @@ def _names(kinds: RowKinds) -> list[str]:
     return [name for name, n in counts.items() if n]
 
 
+def positive(x: Array) -> Array:
+    """max(x, 0), with derivative 0 at 0, where a contact or limit that just touches is clamped, not closing."""
+    return jnp.where(x > 0, x, 0.0)
+
+
 def _gap(phi: Array, moving: Array, h: Array, options: Stepping) -> Array:
     """Distance that the new velocity may use up [m]."""
     return phi + h * moving if options.explicit else phi
 
 
-def _scalar_law(model: Model, block: Block, kind: str, moving: Array, options: Stepping) -> Law:
-    h, zero = model.options.timestep, jnp.zeros_like(block.residual)
+def _scalar_law(model: Model, block: Block, kind: str, moving: Array, h: Array, options: Stepping) -> Law:
+    zero = jnp.zeros_like(block.residual)
     on = jnp.ones_like(zero, bool)
     if kind == "dry":
-        return Law(on, zero, zero, zero, zero, h * model.joints.frictionloss[model.joints.layout.dry], zero)
+        fixed = h * model.joints.frictionloss[model.joints.layout.dry]
+        return Law(on, zero, zero, zero, zero, fixed if options.phase == "step" else zero, zero)
     phi = block.residual - block.margin
     if kind == "equality":
-        return Law(block.active, zero, zero, -options.correction * phi, YIELD * block.weight, zero, zero)
-    reach = -jnp.maximum(_gap(phi, moving, h, options), 0.0) / h
-    restore = -options.correction * jnp.minimum(phi, 0.0)
+        reach = -phi if options.phase == "place" else zero
+        return Law(block.active, reach, zero, -options.correction * phi, YIELD * block.weight, zero, zero)
+    if options.phase == "place":
+        return Law(on, -phi, zero, zero, YIELD * block.weight, zero, zero)
+    reach = -positive(_gap(phi, moving, h, options)) / h
+    restore = options.correction * positive(-phi)
     return Law(on, reach, zero, restore, YIELD * block.weight, zero, zero)
 
 
-def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, options: Stepping) -> Law:
-    model, contacts = frame.model, frame.contacts
-    h, normal = model.options.timestep, np.arange(kinds.dim) == 0
+def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options: Stepping) -> Law:
+    model, contacts, normal = frame.model, frame.contacts, np.arange(kinds.dim) == 0
     prm = of_contacts(pair_parameters(model), contacts.pair)
     own = np.arange(kinds.dim) < model.pairs.layout.condim[:, None]
     mu = jnp.pad(prm.friction[:, : kinds.dim - 1], ((0, 0), (1, 0)))
     mu = jnp.where(jnp.asarray(own)[contacts.pair], mu, 0.0)
     # slots without a contact have a distance that is not one
     phi = jnp.where(contacts.active, contacts.distance - prm.margin, 0.0)
-    reach = -jnp.maximum(_gap(phi, moving[:, 0], h, options), 0.0) / h
-    restore = -options.correction * jnp.minimum(phi, 0.0)
-    given = reach, prm.restitution, restore, YIELD * prm.weight
+    reach, restitution = -positive(_gap(phi, moving[:, 0], h, options)) / h, prm.restitution
+    if options.phase == "impact":
+        reach = jnp.zeros_like(phi)
+    if options.phase == "place":
+        reach, restitution, mu = -phi, jnp.zeros_like(phi), jnp.zeros_like(mu)
+    given = reach, restitution, options.correction * positive(-phi), YIELD * prm.weight
     columns = [jnp.where(normal, column[:, None], 0.0) for column in given]
     on = jnp.broadcast_to(contacts.active[:, None], mu.shape)
     return Law(*(part.reshape(-1) for part in (on, *columns, jnp.zeros_like(mu), mu)))
@@ -151,7 +166,7 @@ def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, options: Stepping
 
 def rebound(law: Law, moving: Array) -> Array:
     """Velocity (total,) at which rows that close at `moving` leave: −e J v."""
-    return -law.restitution * jnp.minimum(moving, 0.0)
+    return law.restitution * positive(-moving)
 
 
 def covered(model: Model, kin: Kinematics, velocity: Velocities) -> Array:

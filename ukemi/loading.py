@@ -127,9 +127,7 @@ def _bodies(m, inferred) -> m_.Bodies:
 def _free_bodies(m) -> np.ndarray:
     """Bodies that float alone: one free joint, no other joint in the tree."""
     alone = [
-        m.body_jntnum[b] == 1
-        and m.jnt_type[m.body_jntadr[b]] == tree_.FREE
-        and m.tree_dofnum[m.body_treeid[b]] == 6
+        m.body_jntnum[b] == 1 and m.jnt_type[m.body_jntadr[b]] == tree_.FREE and m.tree_dofnum[m.body_treeid[b]] == 6
         for b in range(m.nbody)
     ]
     return np.nonzero(alone)[0].astype(np.int32)

@@ -30,9 +30,7 @@ def step(model: Model, state: State, ctrl=None, method: Method | None = None) ->
     return _step(model, state, as_input(model, ctrl), method or Soft())
 
 
-def rollout(
-    model: Model, state: State, ctrls, method: Method | None = None, *, checkpoint: int | None = None
-) -> State:
+def rollout(model: Model, state: State, ctrls, method: Method | None = None, *, checkpoint: int | None = None) -> State:
     """The T states that follow `state` under ctrls (T, nu), or under an `Input` whose fields lead with T.
 
     checkpoint: how many steps a backward pass recomputes at a time, which bounds its memory to T / checkpoint states
@@ -140,6 +138,4 @@ def _contacts(model, state, inputs, method):
     local = jnp.pad(local, ((0, 0), (0, 6 - local.shape[1])))
     geoms = jnp.asarray(model.pairs.layout.geoms)[found.pair]
     turned = jnp.einsum("nsk,nkd->nsd", local.reshape(-1, 2, 3), found.frame)
-    return ContactReport(
-        found.active, found.distance, found.point, found.frame, geoms, turned[:, 0], turned[:, 1]
-    )
+    return ContactReport(found.active, found.distance, found.point, found.frame, geoms, turned[:, 0], turned[:, 1])

@@ -15,7 +15,6 @@ _Gain, _Bias, _Eq = mujoco.mjtGain, mujoco.mjtBias, mujoco.mjtEq
 _Disable, _Enable, _Integrator = mujoco.mjtDisableBit, mujoco.mjtEnableBit, mujoco.mjtIntegrator
 
 
-
 def _values(kind: type, prefix: str, names: str) -> frozenset[int]:
     """The numbers of MuJoCo enum members, which compare with the model's integer arrays; enum members do not."""
     return frozenset(int(getattr(kind, prefix + name)) for name in names.split())
@@ -31,8 +30,10 @@ INTEGRATORS = _values(_Integrator, "mjINT_", "EULER RK4 IMPLICIT IMPLICITFAST")
 
 # Disable flags that the engine honours, and those that select an algorithm and not the motion.
 _HONOURED = _values(
-    _Disable, "mjDSBL_", "CONSTRAINT EQUALITY FRICTIONLOSS LIMIT CONTACT SPRING DAMPER GRAVITY CLAMPCTRL WARMSTART "
-    "FILTERPARENT ACTUATION REFSAFE EULERDAMP"
+    _Disable,
+    "mjDSBL_",
+    "CONSTRAINT EQUALITY FRICTIONLOSS LIMIT CONTACT SPRING DAMPER GRAVITY CLAMPCTRL WARMSTART "
+    "FILTERPARENT ACTUATION REFSAFE EULERDAMP",
 )
 _HARMLESS = _values(_Disable, "mjDSBL_", "SENSOR MIDPHASE AUTORESET ISLAND")
 # These two change the contacts of pairs for which MuJoCo has no closed form, and nothing else.
@@ -58,8 +59,13 @@ def unsupported(m: mujoco.MjModel) -> list[str]:
 def ignored(m: mujoco.MjModel) -> list[str]:
     """What loads without having any effect in Ukemi: sensors, cameras, lights, visual-only meshes and the like."""
     counts = {
-        "sensor": m.nsensor, "camera": m.ncam, "light": m.nlight, "texture": m.ntex, "material": m.nmat,
-        "skin": m.nskin, "custom text": m.ntext,
+        "sensor": m.nsensor,
+        "camera": m.ncam,
+        "light": m.nlight,
+        "texture": m.ntex,
+        "material": m.nmat,
+        "skin": m.nskin,
+        "custom text": m.ntext,
         "custom numeric": m.nnumeric - _gives_restitution(m, mujoco.mjtObj.mjOBJ_NUMERIC),
         "custom tuple": m.ntuple - _gives_restitution(m, mujoco.mjtObj.mjOBJ_TUPLE),
     }
@@ -107,7 +113,7 @@ def _is_type(m: mujoco.MjModel, types: frozenset[int]) -> np.ndarray:
 
 
 def _name(m: mujoco.MjModel, kind: str, i: int) -> str:
-    """"kind 'name'", or the number of a nameless element."""
+    """ "kind 'name'", or the number of a nameless element."""
     name = mujoco.mj_id2name(m, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), i)
     return f"{kind} '{name}'" if name else f"{kind} {i}"
 

@@ -110,8 +110,6 @@ def capsule_capsule(a: Shape, b: Shape, margin: Array) -> Hit:
 
     on_a = jnp.where(parallel, interval_a, crossing_a)[:, None]
     on_b = jnp.where(parallel, interval_b, crossing_b)[:, None]
-    distance, point, normal = _ball_contacts(
-        a, b, a.pos + axis_a * on_a, b.pos + axis_b * on_b, a.size[0], b.size[0]
-    )
+    distance, point, normal = _ball_contacts(a, b, a.pos + axis_a * on_a, b.pos + axis_b * on_b, a.size[0], b.size[0])
     second = jnp.where(parallel, distance[1], EMPTY)
     return Hit(jnp.stack([distance[0], second]), point, contact_frame(normal))

@@ -157,9 +157,7 @@ def _step_from_corner(first: Array, reach: Array, axis_squared: Array, differs: 
     return jnp.where((count == 1) | (count == 2), sign * step, FAR)
 
 
-def _step_from_edge(
-    point: _EdgePoint, edge: Array, reach: Array, half: Array, upward: Array, differs: Array
-) -> Array:
+def _step_from_edge(point: _EdgePoint, edge: Array, reach: Array, half: Array, upward: Array, differs: Array) -> Array:
     """Where the second ball lies from inside an edge, across the face that is flatter to it."""
     sides = differs & ~edge
     after, before = jnp.roll(edge, 1), jnp.roll(edge, 2)

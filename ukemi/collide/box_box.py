@@ -222,9 +222,7 @@ def _face_contacts(pose: _Pose, chosen: _Axis) -> tuple[Array, Array, Array]:
     # the face of the other box that is most opposed, by its centre and half edges
     opposed = jnp.argmax(jnp.abs(axes[2]))
     basis_other = jnp.array(CYCLE, turn.dtype)[opposed]
-    edges = rotate(basis_other, size_other)[:, None] * jnp.sum(
-        basis_other[:, None, :] * axes[None], axis=-1
-    )
+    edges = rotate(basis_other, size_other)[:, None] * jnp.sum(basis_other[:, None, :] * axes[None], axis=-1)
     centre = upright * rotate(basis, apart) - jnp.where(edges[2, 2] > 0, 1.0, -1.0) * edges[2]
     centre = centre - extent * jnp.array([0.0, 0.0, 1.0], turn.dtype)
 

@@ -44,9 +44,7 @@ def _line_region(shape: Shape, towards: Array) -> _Region:
     squared = dot(side, side)
     side = side / jnp.sqrt(jnp.where(squared > 1e-12, squared, 1.0))
     half = jnp.stack([jnp.full_like(squared, WIDE), jnp.full_like(squared, WIDE), shape.size[1]])
-    return _Region(
-        shape.pos + shape.size[0] * side, side, half, jnp.full_like(squared, WIDE), jnp.array(True)
-    )
+    return _Region(shape.pos + shape.size[0] * side, side, half, jnp.full_like(squared, WIDE), jnp.array(True))
 
 
 def _cap_region(shape: Shape, towards: Array) -> _Region:

@@ -67,9 +67,7 @@ def plane_cylinder(a: Shape, b: Shape, margin: Array) -> Hit:
     across = 0.75**0.5 * cross(rim, down)
     near = b.pos + half * down
     far = b.pos - half * down
-    corners = jnp.stack(
-        [near + rim, far + rim, near - 0.5 * rim + across, near - 0.5 * rim - across]
-    )
+    corners = jnp.stack([near + rim, far + rim, near - 0.5 * rim + across, near - 0.5 * rim - across])
     distance, point = _drop(a, corners, 0.0)
     return hit_with_shared_normal(distance, point, normal)
 
@@ -89,6 +87,4 @@ def plane_box(a: Shape, b: Shape, margin: Array) -> Hit:
     distance, point = _drop(a, b.pos + offset, 0.0)
     low, near = height <= 0, distance <= margin
     selected = first_slots(low & near, low & ~near, 4)
-    return hit_with_shared_normal(
-        take(selected, distance, EMPTY), take(selected, point), a.mat[:, 2]
-    )
+    return hit_with_shared_normal(take(selected, distance, EMPTY), take(selected, point), a.mat[:, 2])

@@ -40,6 +40,7 @@ from ukemi.model import Input, Model, State
 from ukemi.penalty import RowKinds
 from ukemi.solvers import hessian_active, with_slots
 from ukemi.solvers.linear import eliminate
+from ukemi.turning import Follow, still_groups
 
 
 class Here(NamedTuple):
@@ -189,7 +190,7 @@ def jacobians(kinds: RowKinds, implicit: str | None, z, here: Here) -> tuple[Arr
     dyn = smooth(model, here.kin, here.v)
     inertial = motion_slopes(model, here.kin, dyn.velocity, here.v, a)
     pull = _constraint_slopes(kinds, here, dyn, a)
-    push = _force_slopes(kinds, here, a)
+    push = force_slopes(kinds, here, a)
     R = jnp.concatenate([inertial.q - pull.q - push.q, inertial.v - pull.v - push.v, -push.act, -push.ctrl], -1)
     A = -eliminate(dyn.M + pull.H, R)
     if not implicit:
@@ -197,7 +198,7 @@ def jacobians(kinds: RowKinds, implicit: str | None, z, here: Here) -> tuple[Arr
     force = dyn.M @ A
     force = force - jnp.pad(inertial_slope(model, here.kin, e - a), ((0, 0), (0, force.shape[1] - model.nv)))
     if implicit != "Euler":  # the slope that Euler takes is a parameter
-        changes = _columns(partial(taken, implicit, e), here)
+        changes = columns_of(partial(taken, implicit, e), here)
         force = force + model.options.timestep * jnp.concatenate(changes, -1)
     return A, eliminate(i_.implicit_matrix(model, dyn.M, slope(implicit, here)), force)
 
@@ -211,21 +212,26 @@ def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> s_
         total = s_.row_slopes(kinds, there, a)
     if not kinds.contacts:
         return total
-    layout, shapes = here.model.pairs.layout, Shape(*geom_frames(here.model, here.kin), here.model.geoms.size)
-    margin, gap = reach_of_pairs(here.model)
-    still = s_.still_groups(here.model)
-    G = one_by_one(partial(responses, layout, False, still))(margin + gap, shapes, here.contacts)
-    geoms = jnp.asarray(layout.geoms)[here.contacts.pair]
-    follow = s_.Follow(G, shapes.pos[geoms] - here.kin.ref[0])
+    follow = following(here)
 
-    def of_contacts(own: RowKinds, scene: Scene, follow: s_.Follow) -> s_.ConstraintSlopes:
+    def of_contacts(own: RowKinds, scene: Scene, follow: Follow) -> s_.ConstraintSlopes:
         return s_.contact_slopes(own, scene, scene.warm, follow)
 
     contacts = with_slots(of_contacts, kinds)(there._replace(warm=a), follow)
     return jax.tree.map(jnp.add, total, contacts)
 
 
-def _force_slopes(kinds: RowKinds, here: Here, a: Array) -> s_.ForceSlopes:
+def following(here: Here, ahead: Array | None = None) -> Follow:
+    """How the contacts follow the shapes that they are of."""
+    layout, shapes = here.model.pairs.layout, Shape(*geom_frames(here.model, here.kin), here.model.geoms.size)
+    margin, gap = reach_of_pairs(here.model)
+    reach = margin + gap if ahead is None else margin + gap + ahead
+    G = one_by_one(partial(responses, layout, False, still_groups(here.model)))(reach, shapes, here.contacts)
+    geoms = jnp.asarray(layout.geoms)[here.contacts.pair]
+    return Follow(G, shapes.pos[geoms] - here.kin.ref[0])
+
+
+def force_slopes(kinds: RowKinds, here: Here, a: Array) -> s_.ForceSlopes:
     """Slopes of τ, and of the constraint forces that have no closed form."""
     model, rows = here.model, not s_.has_constant_rows(here.model, kinds)
     plain = s_.has_plain_forces(model, here.inputs)
@@ -235,12 +241,12 @@ def _force_slopes(kinds: RowKinds, here: Here, a: Array) -> s_.ForceSlopes:
         return out + scalar_force(kinds, here, a) if rows else out
 
     if not plain:
-        return _columns(force, here)
+        return columns_of(force, here)
     slopes = s_.force_slopes(model, here.kin, here.q, here.v, here.act, cast(Array, here.inputs.ctrl))
-    return jax.tree.map(jnp.add, slopes, _columns(force, here)) if rows else slopes
+    return jax.tree.map(jnp.add, slopes, columns_of(force, here)) if rows else slopes
 
 
-def _columns(function, here: Here) -> s_.ForceSlopes:
+def columns_of(function, here: Here) -> s_.ForceSlopes:
     """Jacobians of a function of `here` by AD, in position, velocity, activation and control."""
 
     def moved(shift, v, act, ctrl):

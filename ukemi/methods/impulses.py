@@ -9,6 +9,7 @@ where M̂ = M + h D takes the joints' damping implicitly, as MuJoCo's Euler does
 back penetration and drift through the same rows on the same sides, and leaves velocities alone.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -19,14 +20,16 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi import impulse as i_
+from ukemi import impulse_slopes as s_
 from ukemi.collide.detect import Contacts
-from ukemi.dynamics import inertial_force, motion_force, smooth
-from ukemi.gradient import pushforward, zero_tangent
+from ukemi.dynamics import inertial_force, inertial_slope, motion_force, motion_slopes, smooth
+from ukemi.gradient import pushforward, root, zero_tangent
 from ukemi.kinematics import Kinematics, Velocities, tangent_vector, velocities
 from ukemi.methods import balance as b_
 from ukemi.methods.integrators import takes_slope
 from ukemi.model import Model
-from ukemi.penalty import RowKinds
+from ukemi.penalty import RowKinds, row_kinds
+from ukemi.slopes import has_constant_rows
 from ukemi.solvers import boxed as x_
 from ukemi.solvers import rigid, with_slots
 from ukemi.solvers.linear import eliminate
@@ -54,6 +57,7 @@ class Scene(NamedTuple):
     contacts: Contacts
     M: Array  # (nv, nv) M̂
     free: Array  # (nv,) velocity without impulses
+    duration: Array  # () [s]
     known: Array  # (nc,) contact points that the last step knew
     side: Array  # (total,) sides of the last step's rows, or of this one's
 
@@ -63,15 +67,18 @@ class Scene(NamedTuple):
         return i_.Frame(*self[:6])
 
 
-def scene(here: b_.Here, known: Array, side: Array) -> Scene:
+def scene(stepping: i_.Stepping, here: b_.Here, duration: Array, known: Array, side: Array) -> Scene:
     """The problem at `here`."""
     model = here.model
     dyn = smooth(model, here.kin, here.v)
-    h, M = model.options.timestep, dyn.M
-    if takes_slope("Euler", model):
-        M = M + h * jnp.diag(model.joints.damping)
-    free = here.v + h * eliminate(M, (b_.applied(here) - dyn.bias)[:, None])[:, 0]
-    return Scene(model, here.kin, dyn.velocity, here.q, here.v, here.contacts, M, free, known, side)
+    M, free = dyn.M, here.v
+    if stepping.phase == "step":
+        if takes_slope("Euler", model):
+            M = M + duration * jnp.diag(model.joints.damping)
+        free = here.v + duration * eliminate(M, (b_.applied(here) - dyn.bias)[:, None])[:, 0]
+    if stepping.phase == "place":
+        free = jnp.zeros_like(here.v)
+    return Scene(model, here.kin, dyn.velocity, here.q, here.v, here.contacts, M, free, duration, known, side)
 
 
 class Problem(NamedTuple):
@@ -89,7 +96,7 @@ def problem(scene: Scene, kinds: RowKinds, stepping: i_.Stepping) -> Problem:
     blocks = i_.blocks_of(scene.frame, kinds)
     J = i_.matrix(scene.frame, kinds, blocks)
     moving, free = J @ scene.v, J @ scene.free
-    law, own = i_.law(scene.frame, kinds, blocks, moving, stepping), x_.roles(kinds)
+    law, own = i_.law(scene.frame, kinds, blocks, moving, scene.duration, stepping), x_.roles(kinds)
     rebound = i_.rebound(law, moving)
     bounce = law.on & own.push & (rebound > 0) & (free < law.reach)
     X = eliminate(scene.M, J.T)
@@ -172,29 +179,36 @@ class Balance(NamedTuple):
     restore: Array  # (total,) and on the displacement and λ
 
 
-def imbalance(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here) -> Balance:
+def imbalance(stepping: i_.Stepping, z: Impulses, here: b_.Here, duration: Array) -> Balance:
     """Residual of the step at given sides."""
-    model, h = here.model, here.model.options.timestep
-    velocity = velocities(model.tree, here.kin.S, here.v)
-    frame = i_.Frame(model, here.kin, velocity, here.q, here.v, here.contacts)
+    model, kin, h = here.model, here.kin, duration
+    rows = row_balance(row_kinds(model), stepping, z, here, h)
+    if stepping.phase == "place":
+        return rows._replace(force=rows.force + inertial_force(model, kin, z.v))
+    if stepping.phase == "impact":
+        return rows._replace(force=rows.force + inertial_force(model, kin, z.v - here.v))
     damping = model.joints.damping if takes_slope("Euler", model) else 0.0
     e = (z.v - here.v) / h
-    inertial = motion_force(model, here.kin, velocity, here.v, e) + h * damping * e
-    lagging = inertial_force(model, here.kin, z.shift) + h * damping * z.shift
-    if not kinds.total:
-        none = jnp.zeros(0, h.dtype)
-        return Balance(h * (inertial - b_.applied(here)), lagging, none, none)
-    blocks = i_.blocks_of(frame, kinds)
+    inertial = motion_force(model, kin, velocities(model.tree, kin.S, here.v), here.v, e) + h * damping * e
+    lagging = inertial_force(model, kin, z.shift) + h * damping * z.shift
+    return rows._replace(force=rows.force + h * (inertial - b_.applied(here)), shift=rows.shift + lagging)
+
+
+def row_balance(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, duration: Array) -> Balance:
+    """The rows' part of the residual."""
+    velocity = velocities(here.model.tree, here.kin.S, here.v)
+    frame = i_.Frame(here.model, here.kin, velocity, here.q, here.v, here.contacts)
+    blocks, own = i_.blocks_of(frame, kinds), x_.roles(kinds)
     rows = i_.rows(frame, kinds, blocks)
-    moving, own = rows.motion(here.v), x_.roles(kinds)
-    law = i_.law(frame, kinds, blocks, moving, stepping)
+    moving = rows.motion(here.v)
+    law = i_.law(frame, kinds, blocks, moving, duration, stepping)
     clamped = law.on & (own.hold | (z.side == x_.CLAMPED))
+    firm = clamped & (own.push | own.hold)
     target = jnp.where(z.bounce, i_.rebound(law, moving), law.reach)
     at_side = z.f - z.side * (law.fixed + law.mu * z.f[own.owner])
-    firm = clamped & (own.push | own.hold)
     return Balance(
-        h * (inertial - b_.applied(here)) - rows.pull(z.f),
-        lagging - rows.pull(z.lam),
+        -rows.pull(z.f),
+        -rows.pull(z.lam),
         jnp.where(clamped, rows.motion(z.v) - target, jnp.where(law.on, at_side, z.f)),
         jnp.where(firm, rows.motion(z.shift) + law.yields * z.lam - law.restore, z.lam),
     )
@@ -283,13 +297,24 @@ def _turning(given: Problem, thrown: Array) -> Array:
     return (given.X * p.scale) @ jnp.linalg.solve(system, right)
 
 
-def exact_rule(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses, args, along):
-    """Derivative of the step at its sides; bounces: with the change of the time of impact."""
-    here, _, _ = args
-    dr = pushforward(partial(imbalance, kinds, stepping, z), here, along[0])
+def solve(stepping: i_.Stepping, args, *, bounces: bool = False) -> tuple[Impulses, tuple[Array, Array]]:
+    """What a step finds from args (here, duration, known, sides), differentiable at its sides.
+
+    bounces: with the change of the time of impact.
+    """
+    return root(partial(_find, stepping), partial(_exact_rule, stepping, bounces))(args)
+
+
+def _find(stepping: i_.Stepping, args):
+    return find(row_kinds(args[0].model), stepping, scene(stepping, *args))
+
+
+def _exact_rule(stepping: i_.Stepping, bounces: bool, z: Impulses, args, along):
+    here, duration, known, _ = args
+    dr = pushforward(lambda moving: imbalance(stepping, z, *moving), (here, duration), along[:2])
     if dr is None:
         return None
-    move = response(kinds, stepping, z, scene(here, args[1], z.side))
+    move = response(row_kinds(here.model), stepping, z, scene(stepping, here, duration, known, z.side))
     dv = -(move.force @ dr.force + move.rows @ dr.rows)
     shift = -(move.shift @ dr.shift + move.restore @ dr.restore)
     if bounces:
@@ -298,36 +323,100 @@ def exact_rule(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulse
     return zero_tangent(z)._replace(v=dv, shift=shift)
 
 
-def complementarity_aware(kinds: RowKinds, stepping: i_.Stepping, find_all):
-    """`find_all` (here, known, sides) with the reverse-mode rule of Nimble, IV-D; see `rules.ComplementarityAware`."""
+def jacobians(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses, args, ahead) -> tuple[Array, Array]:
+    """∂v⁺ and ∂δ (nv, nv + nv + na + nu) in position (tangent space), velocity, activation and control."""
+    here, duration, known, _ = args
+    now = scene(stepping, here, duration, known, z.side)
+    move = response(kinds, stepping, z, now)
+    force, shift, rows, restore = _slopes(kinds, stepping, z, here, now, ahead)
+    dv = -(move.force @ force)
+    dv = dv.at[:, : rows.shape[1]].add(-(move.rows @ rows))
+    ds = -(move.shift @ shift + move.restore @ restore)
+    if bounces:
+        ds = ds - move.bounce
+    return dv, jnp.pad(ds, ((0, 0), (0, dv.shape[1] - here.model.nv)))
 
-    def forward(args):
-        z, facts = find_all(args)
-        return (z, facts), (z, args)
 
-    def pull_back(z: Impulses, args, wanted, side: Array):
-        """Cotangents of all that the step depends on, and how large those of velocities and forces are."""
-        here = args[0]
-        z = z._replace(side=side)
-        move = response(kinds, stepping, z, scene(here, args[1], side))
-        force, shift = -(wanted.v @ move.force), -(wanted.shift @ move.shift)
-        balance = Balance(force, shift, -(wanted.v @ move.rows), -(wanted.shift @ move.restore))
-        (cotangent,) = jax.vjp(partial(imbalance, kinds, stepping, z), here)[1](balance)
-        h = here.model.options.timestep
-        # R holds −h τ, so that the gradient in τ is −h times that in R
-        return cotangent, (cotangent.v**2).sum() + ((h * force) ** 2).sum() / h
+def _slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, now: Scene, ahead):
+    """Slopes of `Balance`: force in everything, shift in q, rows in q and v, restore in q."""
+    model, h, nv = here.model, here.model.options.timestep, here.model.nv
+    e = (z.v - here.v) / h
+    inertial = motion_slopes(model, here.kin, now.velocity, here.v, e)
+    push = b_.force_slopes(replace(kinds, equality=0, limit=0, dry=0), here, e)
+    force = h * jnp.concatenate([inertial.q - push.q, inertial.v - push.v - now.M / h, -push.act, -push.ctrl], -1)
+    shift = inertial_slope(model, here.kin, z.shift)
+    rows, restore = jnp.zeros((0, 2 * nv), e.dtype), jnp.zeros((0, nv), e.dtype)
+    n = kinds.scalar
+    if n:
+        part = _scalar_slopes(kinds, stepping, z, here, now)
+        force, shift = force.at[:, : 2 * nv].add(part.force), shift + part.shift
+        rows, restore = part.rows, part.restore
+    if kinds.contacts:
+        part = _contact_slopes(kinds, stepping, z, now, b_.following(here, ahead))
+        force, shift = force.at[:, :nv].add(-part.pull), shift - part.drag
+        rows = jnp.concatenate([rows, jnp.concatenate([part.q, part.v], -1)])
+        restore = jnp.concatenate([restore, part.restore])
+    return force, shift, rows, restore
 
-    def backward(kept, wanted):
-        (z, args), (wanted, _) = kept, wanted
-        here = args[0]
-        exact, size = pull_back(z, args, wanted, z.side)
-        sides = _as_wanted(kinds, z, scene(here, args[1], z.side), wanted.v)
-        other, other_size = pull_back(z, args, wanted, sides)
-        return (_choose_cotangent(other_size > size, other, exact), *_no_cotangent(args[1:])),
 
-    aware = jax.custom_vjp(find_all)
-    aware.defvjp(forward, backward)
-    return aware
+def _contact_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, now: Scene, follow) -> s_.RowSlopes:
+    """Slopes of the contacts, of those slots that hold any."""
+
+    def of_slots(own: RowKinds, motion: s_.Motion, follow, *rows):
+        part = s_.contact_slopes(own, stepping, motion, s_.OfRows(*(row.reshape(-1) for row in rows)), follow)
+        room = ((0, kinds.dim * (kinds.contacts - own.contacts)), (0, 0))
+        return part._replace(**{name: jnp.pad(getattr(part, name), room) for name in ("q", "v", "restore")})
+
+    rows = [part[kinds.scalar :].reshape(kinds.contacts, kinds.dim) for part in (z.f, z.lam, z.side, z.bounce)]
+    return with_slots(of_slots, kinds)(s_.Motion(*now.frame, z.v, z.shift), follow, *rows)
+
+
+def _scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, now: Scene) -> Balance:
+    """Slopes of rows that are not contacts, in q and v (force, rows) or q (shift, restore)."""
+    only, nv = replace(kinds, contacts=0), here.model.nv
+    if has_constant_rows(here.model, only):
+        q, v, restore = s_.scalar_slopes(only, stepping, now.frame, z)
+        none = jnp.zeros((nv, 2 * nv), q.dtype)
+        return Balance(none, none[:, :nv], jnp.concatenate([q, v], -1), restore)
+    n = kinds.scalar
+    mine = z._replace(f=z.f[:n], lam=z.lam[:n], side=z.side[:n], bounce=z.bounce[:n])
+    slopes = b_.columns_of(lambda here: row_balance(only, stepping, mine, here, now.duration), here)
+    q, v = slopes.q, slopes.v
+    force, rows = (jnp.concatenate(pair, -1) for pair in ((q.force, v.force), (q.rows, v.rows)))
+    return Balance(force, q.shift, rows, q.restore)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def solve_aware(stepping: i_.Stepping, args) -> tuple[Impulses, tuple[Array, Array]]:
+    """`solve` with the reverse-mode rule of Nimble, IV-D; see `rules.ComplementarityAware`."""
+    return _find(stepping, args)
+
+
+def _solve_forward(stepping: i_.Stepping, args):
+    z, facts = _find(stepping, args)
+    return (z, facts), (z, args)
+
+
+def _solve_backward(stepping: i_.Stepping, kept, wanted):
+    (z, args), (wanted, _) = kept, wanted
+    exact, size = _pull_back(stepping, z, args, wanted)
+    sides = _as_wanted(row_kinds(args[0].model), z, scene(stepping, *args), wanted.v)
+    other, other_size = _pull_back(stepping, z._replace(side=sides), args, wanted)
+    return ((*_choose_cotangent(other_size > size, other, exact), *_no_cotangent(args[2:])),)
+
+
+solve_aware.defvjp(_solve_forward, _solve_backward)
+
+
+def _pull_back(stepping: i_.Stepping, z: Impulses, args, wanted: Impulses):
+    """Cotangents of all that the step depends on, and how large those of velocities and forces are."""
+    here, h, known, _ = args
+    move = response(row_kinds(here.model), stepping, z, scene(stepping, here, h, known, z.side))
+    force, shift = -(wanted.v @ move.force), -(wanted.shift @ move.shift)
+    balance = Balance(force, shift, -(wanted.v @ move.rows), -(wanted.shift @ move.restore))
+    cotangent = jax.vjp(partial(imbalance, stepping, z), here, h)[1](balance)
+    # R holds −h τ, so that the gradient in τ is −h times that in R
+    return cotangent, (cotangent[0].v ** 2).sum() + ((h * force) ** 2).sum() / h
 
 
 def _as_wanted(kinds: RowKinds, z: Impulses, scene: Scene, wanted: Array) -> Array:

@@ -116,28 +116,32 @@ def advance(model: Model, state: State, motion, inputs: Input) -> Moved:
     """Semi-implicit step with the integrator's own acceleration: velocities first, positions by the new ones."""
     h = model.options.timestep
     v = spatial.materialize(state.v + h * motion.effective)
-    rate, length = _activation(model, state, motion, inputs)
-    act = wrap_activation(model, next_activation(model, state.act, rate), length)
-    return Moved(integrate(model.tree, state.q, v, h), v, act)
+    return Moved(integrate(model.tree, state.q, v, h), v, moved_activation(model, state, motion.kin, inputs))
 
 
-def advance_slopes(model: Model, state: State, after: State, E: Array, inputs: Input) -> Array:
-    """Derivative (2nv + na, 2nv + na + nu) of `advance` in state (tangent space) and controls, from ∂e (nv, ·) = E.
+def moved_activation(model: Model, state: State, kin: Kinematics, inputs: Input) -> Array:
+    """Activations (na,) one step later."""
+    rate, length = activation_motion(model, kin, state.q, state.act, cast(Array, inputs.ctrl))
+    return wrap_activation(model, next_activation(model, state.act, rate), length)
 
-    v⁺ = v + h e and q⁺ = q ⊕ h v⁺; on a rotation δ⁺ = R(h ω⁺)ᵀ δ + h J_r(h ω⁺) δω⁺.
+
+def advance_slopes(model: Model, state: State, inputs: Input, rate: Array, change: Array, velocity: Array) -> Array:
+    """Derivative (2nv + na, 2nv + na + nu) of a step in state (tangent space) and controls.
+
+    velocity: ∂v⁺ (nv, ·); change: that of the rate (nv,) at which positions move, q⁺ = q ⊕ h rate. On a rotation
+    δ⁺ = R(h ω)ᵀ δ + h J_r(h ω) δω.
     """
-    state, after, E = spatial.materialize((state, after, E))  # apart from the step: see `gradient.isolated`
-    h, nv, tree = model.options.timestep, model.nv, model.tree
-    rest = E.shape[1] - 2 * nv
-    velocity = h * E + np.eye(nv, 2 * nv + rest, nv, dtype=E.dtype)
-    carried, scaled = np.eye(nv, dtype=E.dtype), h * velocity
+    # apart from the step: see `gradient.isolated`
+    state, rate, change, velocity = spatial.materialize((state, rate, change, velocity))
+    h, nv, tree, dtype = model.options.timestep, model.nv, model.tree, velocity.dtype
+    carried, scaled = np.eye(nv, dtype=dtype), h * change
     if len(tree.quat_joints):
-        turn = h * after.v[tree.quat_dof]
+        turn = h * rate[tree.quat_dof]
         back = spatial.quat_to_mat(spatial.quat_conj(spatial.quat_exp(turn)))
         carried = _with_blocks(carried, tree.quat_dof, back)
-        scaled = h * (_with_blocks(np.eye(nv, dtype=E.dtype), tree.quat_dof, spatial.right_jacobian(turn)) @ velocity)
-    position = scaled + jnp.pad(carried, ((0, 0), (0, nv + rest)))
-    return jnp.concatenate([position, velocity, _activation_slopes(model, state, inputs, E.dtype)])
+        scaled = h * (_with_blocks(np.eye(nv, dtype=dtype), tree.quat_dof, spatial.right_jacobian(turn)) @ change)
+    position = scaled + jnp.pad(carried, ((0, 0), (0, velocity.shape[1] - nv)))
+    return jnp.concatenate([position, velocity, _activation_slopes(model, state, inputs, dtype)])
 
 
 def _with_blocks(matrix: np.ndarray, dofs: np.ndarray, blocks: Array) -> Array:

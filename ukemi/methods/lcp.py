@@ -1,30 +1,29 @@
 """Rigid contact by complementarity: impulses that stop what would penetrate, stick and slip exactly (Nimble; Jade)."""
 
 from dataclasses import replace
-from functools import partial
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from ukemi import impulse as i_
 from ukemi import rules
 from ukemi.collide.detect import Contacts, detect
 from ukemi.errors import GradientError, InputError
-from ukemi.forces import activation_motion, next_activation, wrap_activation
-from ukemi.gradient import root, without_derivative
-from ukemi.kinematics import integrate, of_state, velocities
+from ukemi.gradient import without_derivative
+from ukemi.kinematics import Kinematics, integrate, of_state, velocities
 from ukemi.methods import balance as b_
 from ukemi.methods import impulses as p_
-from ukemi.methods.base import Method
+from ukemi.methods.base import Method, columns
+from ukemi.methods.integrators import advance_slopes, moved_activation, wraps
 from ukemi.model import Input, Model, State
-from ukemi.penalty import RowKinds, row_kinds
+from ukemi.penalty import row_kinds
 from ukemi.status import Status, bit
 
-
 FORCES = (
-    "Contact forces of rigid laws have no derivative here: where contacts are more than the degrees of freedom, they are "
-    "not determined. Differentiate the states that they lead to, or uk.contacts under uk.Soft()."
+    "Contact forces of rigid laws have no derivative here: where contacts are more than the degrees of freedom, they "
+    "are not determined. Differentiate the states that they lead to, or uk.contacts under uk.Soft()."
 )
 
 
@@ -59,46 +58,55 @@ class LCP(Method):
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
         if isinstance(self.gradient, rules.ComplementarityAware):
             raise GradientError(
-                "uk.ComplementarityAware() is a rule of reverse mode: which contacts count depends on the loss, so that "
-                "there is no Jacobian. Use jax.grad or jax.vjp, or another rule for uk.linearize."
+                "uk.ComplementarityAware() is a rule of reverse mode: which contacts count depends on the loss, so "
+                "that there is no Jacobian. Use jax.grad or jax.vjp, or another rule for uk.linearize."
             )
-        return super().jacobian(model, state, inputs)
+        if wraps(model):
+            return columns(self.step, model, state, inputs)
+        here, h = self.here(model, state, inputs), model.options.timestep
+        z, facts = self.impulses(here, state)
+        args = here, h, state.cache.contacts, state.cache.sides
+        z, args = lax.optimization_barrier((z, args))  # see `gradient.isolated`
+        bounces, nv = isinstance(self.gradient, rules.Bounce), model.nv
+        ahead = self._ahead(model, args[0].kin, args[0].v)
+        dv, shift = p_.jacobians(row_kinds(model), self._stepping, bounces, z, args, ahead)
+        change = np.eye(*dv.shape, nv, dtype=dv.dtype) if self.explicit else dv
+        slopes = advance_slopes(model, state, inputs, self._rate(state.v, z, h), change + shift / h, dv)
+        return self._after(state, inputs, here, z, facts), slopes
 
     def here(self, model: Model, state: State, inputs: Input) -> b_.Here:
         """Kinematics and contacts of a state, of those that may close within the step too."""
         kin = of_state(model, state, inputs)
-        ahead = None
-        if model.pairs.layout.groups:
-            velocity = velocities(model.tree, kin.S, state.v)
-            steps = 2 if self.explicit else 1  # the first of two goes where the old velocities lead, whatever is in the way
-            ahead = lax.stop_gradient(steps * i_.covered(model, kin, velocity) + self.ahead)
-        return b_.here_at(model, state, inputs, kin, detect(model, kin, ahead))
+        return b_.here_at(model, state, inputs, kin, detect(model, kin, self._ahead(model, kin, state.v)))
+
+    def _ahead(self, model: Model, kin: Kinematics, v: Array) -> Array | None:
+        """Distances (pairs,) from which on contacts count."""
+        if not model.pairs.layout.groups:
+            return None
+        steps = 2 if self.explicit else 1  # the first of two goes where the old velocities lead, whatever is in the way
+        return lax.stop_gradient(steps * i_.covered(model, kin, velocities(model.tree, kin.S, v)) + self.ahead)
+
+    def _rate(self, v: Array, z: p_.Impulses, h: Array) -> Array:
+        """What positions move by in a second."""
+        return (v if self.explicit else z.v) + z.shift / h
 
     def impulses(self, here: b_.Here, state: State) -> tuple[p_.Impulses, tuple[Array, Array]]:
         """What the step finds, with the gradient rule, and (linear systems solved, whether that found a solution)."""
-        kinds, stepping = row_kinds(here.model), self._stepping
-
-        def find(args):
-            return p_.find(kinds, stepping, p_.scene(*args))
-
+        args = here, here.model.options.timestep, state.cache.contacts, state.cache.sides
         if isinstance(self.gradient, rules.ComplementarityAware):
-            find = p_.complementarity_aware(kinds, stepping, find)
-            return find((here, state.cache.contacts, state.cache.sides))
-        rule = partial(p_.exact_rule, kinds, stepping, isinstance(self.gradient, rules.Bounce))
-        return root(find, rule)((here, state.cache.contacts, state.cache.sides))
+            return p_.solve_aware(self._stepping, args)
+        return p_.solve(self._stepping, args, bounces=isinstance(self.gradient, rules.Bounce))
 
     @property
     def _stepping(self) -> i_.Stepping:
-        return i_.Stepping(self.correction, self.explicit)
+        return i_.Stepping("step", self.correction, self.explicit)
 
     def _after(self, state: State, inputs: Input, here: b_.Here, z: p_.Impulses, facts) -> State:
         model, h = here.model, here.model.options.timestep
         rounds, solved = facts
-        v = z.v
-        q = integrate(model.tree, state.q, (state.v if self.explicit else v) + z.shift / h, h)
-        rate, length = activation_motion(model, here.kin, state.q, state.act, inputs.ctrl)
-        act = wrap_activation(model, next_activation(model, state.act, rate), length)
-        q, v, act = lax.optimization_barrier((q, v, act))  # rounded alike, whoever looks
+        q = integrate(model.tree, state.q, self._rate(state.v, z, h), h)
+        moved = q, z.v, moved_activation(model, state, here.kin, inputs)
+        q, v, act = lax.optimization_barrier(moved)  # rounded alike, whoever looks
         finite = jnp.isfinite(q).all() & jnp.isfinite(v).all()
         status = (
             state.status

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from ukemi import forces as f_
@@ -93,7 +94,8 @@ class Soft(Method):
         z, here = lax.optimization_barrier(((motion.acceleration, motion.effective), here))  # see `gradient.isolated`
         _, E = b_.jacobians(self.kinds(model), implicit, z, here)
         after = self._after(model, state, motion, i_.advance(model, state, motion, inputs))
-        return after, i_.advance_slopes(model, state, after, E, inputs)
+        velocity = model.options.timestep * E + np.eye(*E.shape, model.nv, dtype=E.dtype)
+        return after, i_.advance_slopes(model, state, inputs, after.v, velocity, velocity)
 
     def _integrator(self, model: Model) -> str:
         return self.integrator or model.options.layout.integrator
@@ -116,9 +118,7 @@ class Soft(Method):
             | bit(Status.NOT_CONVERGED, ~motion.converged & finite)
             | bit(Status.CONTACT_OVERFLOW, motion.contacts.overflow)
         )
-        cache = replace(
-            state.cache, acceleration=lax.stop_gradient(motion.acceleration), iterations=motion.iterations
-        )
+        cache = replace(state.cache, acceleration=lax.stop_gradient(motion.acceleration), iterations=motion.iterations)
         return State(moved.q, moved.v, moved.act, state.time + model.options.timestep, status, cache)
 
     def kinds(self, model: Model) -> RowKinds:

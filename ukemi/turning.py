@@ -1,0 +1,174 @@
+"""How contacts' rows turn with the joints, in closed form: what dense derivatives of every contact law are made of.
+
+Everything is in tangent coordinates. A contact's force is a wrench φ (force, torque) in its frame; the frame moves
+by the twist Γ δq, the relative motion of its two bodies is J δq, and with masks 1 (dof moves the body) or 0
+
+    ∂(J x)/∂q = mask ∘ W ψ̇(x)ᵀ − [V₁(x) ×] J + [u(x) ×] (Γ − J₂),      u = J x, J₂ of the second body alone
+    ∂(Jᵀφ)/∂q = anc ∘ (S ×* F^C) Sᵀ + Jᵀ (∂φ/∂q + [×* φ] Γ),           F^C = maskᵀ Wᵀφ
+
+with W the wrench rows of the contact's frame, and V₁ the first body's velocity seen from it (design: contact rows).
+Small matrices of all contacts have the contacts as their last axis: XLA's CPU loops vectorise over that.
+"""
+
+from typing import NamedTuple, cast
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ukemi import spatial
+from ukemi.contact import Lever, contact_lever
+from ukemi.kinematics import accumulate_before
+from ukemi.model import Model
+
+
+def still_groups(model: Model) -> np.ndarray:
+    """Groups of pairs (n,) bool whose first geoms belong to bodies that no joint moves."""
+    moved = np.asarray(model.tree.moves.any(1))[model.geoms.layout.body]
+    return np.array([not moved[group.geoms[:, 0]].any() for group in model.pairs.layout.groups])
+
+
+class Follow(NamedTuple):
+    """How contacts follow the shapes that they are of."""
+
+    G: Array  # (nc, 7, 12) of `collide.response`
+    arm: Array  # (nc, 2, 3) from the origin that rows share to the shapes' own [m]
+
+
+class Turning(NamedTuple):
+    """Contacts at their poses, and what rates x do to them."""
+
+    lever: Lever
+    sides: tuple[Array, Array]  # (n, nv) each: 1 where a dof moves the first body, the second
+    W: Array  # (6, 6, n)
+    rates: "Rates"
+    follow: tuple[Array, Array]  # (7, 6, n) each
+
+    @staticmethod
+    def of(model: Model, kin, contacts, dim: int, x: Array, follow: Follow) -> "Turning":
+        """For two rates x (nv, 2)."""
+        lever = contact_lever(model, kin, contacts, dim)
+        body = jnp.asarray(model.geoms.layout.body[model.pairs.layout.geoms])[contacts.pair]
+        moves = jnp.asarray(model.tree.moves.astype(x.dtype))
+        sides = spatial.materialize((moves[body[:, 0]], moves[body[:, 1]]))
+        frame, arm = spatial.materialize((jnp.moveaxis(lever.frame, 0, -1), lever.arm.T))
+        W = _wrench_rows(frame, arm)
+        return Turning(lever, sides, W, Rates.of(model.tree, lever, sides[0], W, x), _frame_motion(frame, follow))
+
+
+class Change(NamedTuple):
+    """A wrench in the contacts' frames, and how it depends on the two rates seen there and on the distance."""
+
+    force: Array  # (6, n)
+    first: Array  # (dim, dim, n) on J x₁
+    second: Array  # (dim, dim, n) on J x₂
+    distance: Array  # (dim, n)
+
+
+def wrench_slopes(turning: Turning, change: Change, more: list[Array]) -> tuple[Array, Array, Array]:
+    """J (6, n, nv), ∂φ/∂q + [×* φ] Γ (6, n, nv), and rows (·, n, nv) of the matrices `more` (·, 6, n) on screws."""
+    S, mask, nv = turning.lever.S, turning.lever.mask, len(turning.lever.S)
+    n = len(mask)
+    together, first, second = _blocks(turning, change)
+    right = spatial.materialize(jnp.concatenate([S, turning.rates.psi], -1)).T
+
+    def rows(matrices: list[Array], right: Array) -> Array:
+        tall = spatial.materialize(jnp.concatenate([m.transpose(0, 2, 1) for m in matrices]))
+        return (tall.reshape(-1, tall.shape[-1]) @ right).reshape(len(tall), n, nv)
+
+    own = rows([turning.W, first, second, *more], right[:6])
+    Z = mask * rows([together], right) + turning.sides[0] * own[6:12] + turning.sides[1] * own[12:18]
+    return spatial.materialize((own[:6] * mask, Z, own[18:] * mask))
+
+
+def carried_force(tree, turning: Turning, force: Array) -> Array:
+    """anc ∘ (S ×* F^C) Sᵀ (nv, nv) of wrenches (6, n): how their generalised force changes as they ride along."""
+    S, mask = turning.lever.S, turning.lever.mask
+    summed = mask.T @ times(turning.W.transpose(1, 0, 2), force[:, None])[:, 0].T
+    return tree.anc * (spatial.cross_force(S, summed) @ S.T)
+
+
+def times(a: Array, b: Array) -> Array:
+    """Products (i, j, n) of matrices (i, k, n) and (k, j, n)."""
+    return cast(Array, sum(a[:, k, None] * b[None, k] for k in range(a.shape[1])))
+
+
+def _skew(v: Array) -> Array:
+    """[v ×] (3, 3, n) of vectors (3, n)."""
+    o = jnp.zeros_like(v[0])
+    return jnp.stack([jnp.stack([o, -v[2], v[1]]), jnp.stack([v[2], o, -v[0]]), jnp.stack([-v[1], v[0], o])])
+
+
+def _square(rows) -> Array:
+    """Matrix (6, 6, n) of 2 × 2 blocks (3, 3, n)."""
+    return jnp.concatenate([jnp.concatenate(row, 1) for row in rows])
+
+
+def _wrench_rows(frame: Array, arm: Array) -> Array:
+    """W (6, 6, n): rows that take a spatial velocity to the contact's frame, linear part first."""
+    turned = -times(frame, _skew(arm))  # e · (ω × r) = (r × e) · ω = −(e [r ×]) ω
+    return spatial.materialize(_square([[turned, frame], [frame, jnp.zeros_like(frame)]]))
+
+
+def _frame_motion(frame: Array, follow: Follow) -> tuple[Array, Array]:
+    """Per side (7, 6, n): change of distance, point and frame, in the frame's axes, per twist of the side's body."""
+    G, arm = spatial.materialize((jnp.moveaxis(follow.G, 0, -1), jnp.moveaxis(follow.arm, 0, -1)))
+    moved = spatial.materialize(jnp.concatenate([G[:1], times(frame, G[1:4]), times(frame, G[4:])]))
+    sides = []
+    for side in range(2):
+        linear, turn = moved[:, 6 * side : 6 * side + 3], moved[:, 6 * side + 3 : 6 * side + 6]
+        # g · (ω × r) = −(g [r ×]) ω
+        sides.append(jnp.concatenate([turn - times(linear, _skew(arm[side])), linear], 1))
+    return sides[0], sides[1]
+
+
+class Rates(NamedTuple):
+    """What two joint rates x do to the contacts."""
+
+    psi: Array  # (nv, 12) ψ̇ of both
+    first: Array  # (6, 2, n) velocity of the first body in the frame
+    relative: Array  # (6, 2, n) J x, all six directions
+
+    @staticmethod
+    def of(tree, lever, first: Array, W: Array, x: Array) -> "Rates":
+        """Those of two rates x (nv, 2) where `first` (n, nv) marks the dofs that move the first bodies."""
+        S, nv = lever.S, tree.nv
+        moving = spatial.materialize((S[:, None] * x[:, :, None]).reshape(nv, 12))
+        above = accumulate_before(tree, moving).reshape(nv, 2, 6)
+        psi = spatial.cross_motion(above, S[:, None]).reshape(nv, 12)
+        n = len(first)
+        V = jnp.concatenate([first, lever.mask]) @ moving
+        V = V.reshape(2, n, 2, 6).transpose(3, 0, 2, 1).reshape(6, 4, n)
+        seen = times(W, V)
+        return Rates(*spatial.materialize((psi, seen[:, :2], seen[:, 2:])))
+
+
+def _blocks(turning: Turning, change: Change) -> tuple[Array, Array, Array]:
+    """∂φ/∂q + [×* φ] Γ as (6, 18, n) on (S, ψ̇(x₁), ψ̇(x₂)) of what moves relatively, and (6, 6, n) on S per side."""
+    W, x, dim = turning.W, turning.rates, len(change.first)
+
+    def through(matrix: Array, rows: Array) -> Array:
+        return jnp.pad(times(matrix, rows[:dim]), ((0, 6 - dim), (0, 0), (0, 0)))
+
+    first = [spatial.materialize(_cross_rows(x.first[:, k])) for k in range(2)]
+    relative = [spatial.materialize(_cross_rows(x.relative[:, k])) for k in range(2)]
+    K = through(change.first, relative[0]) + through(change.second, relative[1])
+    ride = through(change.first, first[0]) + through(change.second, first[1])
+    K, ride, follow = spatial.materialize((K, ride, turning.follow))
+    shift = spatial.materialize(K + _cross_force_rows(change.force))
+    nearer = jnp.pad(change.distance, ((0, 6 - dim), (0, 0)))[:, None]
+    sides = [times(shift, f[1:]) + nearer * f[:1] for f in follow]
+    together = jnp.concatenate([-times(ride, W), through(change.first, W), through(change.second, W)], 1)
+    return spatial.materialize((together, sides[0], sides[1] - times(K, W)))
+
+
+def _cross_rows(m: Array) -> Array:
+    """Matrix [m ×] (6, 6, n) of motion vectors (6, n) ordered linear, angular."""
+    linear, turn = _skew(m[:3]), _skew(m[3:])
+    return _square([[turn, linear], [jnp.zeros_like(turn), turn]])
+
+
+def _cross_force_rows(f: Array) -> Array:
+    """Matrix (6, 6, n) of Γ ↦ Γ ×* f for motions Γ and forces f (6, n), both ordered linear, angular."""
+    push, twist = _skew(f[:3]), _skew(f[3:])
+    return -_square([[jnp.zeros_like(push), push], [push, twist]])
