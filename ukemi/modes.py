@@ -69,7 +69,7 @@ def _(method: LCP, model: Model, state: State, inputs: Input) -> tuple[State, Ar
     if model.options.layout.fluid:
         codes.append(_drag_code(model, here.kin, state.v))
     if row_kinds(model).total:
-        scene = p_.scene(here, state.cache.contacts, z.side)
+        scene = p_.scene(method._stepping, here, model.options.timestep, state.cache.contacts, z.side)
         codes += _rigid_codes(method, scene, z)
         solved = solved & determined(method, scene)
     codes += [_clamp_code(model, moved.act), jnp.where(solved, 0, -1)[None]]
