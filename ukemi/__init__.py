@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ukemi.gradient_report import GradientReport, check_gradients
     from ukemi.linear import Linearization, linearize
     from ukemi.loading import load
+    from ukemi.methods.impact import Impact
     from ukemi.methods.lcp import LCP
     from ukemi.methods.soft import Soft
     from ukemi.model import Input, Model, State, initial_state
@@ -37,6 +38,7 @@ __all__ = [
     "Bounce",
     "ComplementarityAware",
     "Exact",
+    "Impact",
     "GradientError",
     "GradientReport",
     "Input",
@@ -78,6 +80,7 @@ _HOMES = {
     "ukemi.gradient_report": ("GradientReport", "check_gradients"),
     "ukemi.linear": ("Linearization", "linearize"),
     "ukemi.loading": ("load",),
+    "ukemi.methods.impact": ("Impact",),
     "ukemi.methods.lcp": ("LCP",),
     "ukemi.methods.soft": ("Soft",),
     "ukemi.model": ("Input", "Model", "State", "initial_state"),

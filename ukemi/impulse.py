@@ -15,7 +15,7 @@ from ukemi import spatial
 from ukemi.collide.detect import Contacts, bounding_capsules
 from ukemi.constraint import Block, scalar_blocks
 from ukemi.contact import Lever, contact_jacobian, contact_lever, of_contacts, pair_parameters
-from ukemi.kinematics import Kinematics, Velocities, geom_frames
+from ukemi.kinematics import Kinematics, Velocities, geom_frames, velocities
 from ukemi.model import Model
 from ukemi.penalty import RowKinds
 
@@ -162,6 +162,18 @@ def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options
     columns = [jnp.where(normal, column[:, None], 0.0) for column in given]
     on = jnp.broadcast_to(contacts.active[:, None], mu.shape)
     return Law(*(part.reshape(-1) for part in (on, *columns, jnp.zeros_like(mu), mu)))
+
+
+def drift(here, kinds: RowKinds) -> Array:
+    """How far equalities are from being met, or limits overrun, at the most [m] or [rad]."""
+    velocity = velocities(here.model.tree, here.kin.S, here.v)
+    frame = Frame(here.model, here.kin, velocity, here.q, here.v, here.contacts)
+    worst = jnp.zeros((), here.q.dtype)
+    for block, kind in zip(blocks_of(frame, kinds), _names(kinds), strict=True):
+        if kind != "dry":
+            phi = block.residual - block.margin
+            worst = jnp.maximum(worst, jnp.max(jnp.abs(phi) if kind == "equality" else -phi))
+    return worst
 
 
 def rebound(law: Law, moving: Array) -> Array:

@@ -16,12 +16,15 @@ class Status(enum.IntFlag):
     NOT_CONVERGED = 1
     CONTACT_OVERFLOW = 2
     NOT_FINITE = 4
+    TOO_MANY_IMPACTS = 16
 
 
 SENTENCES = {
     Status.NOT_CONVERGED: "the constraint solver did not converge; raise its iterations or soften the contacts",
     Status.CONTACT_OVERFLOW: "more contacts arose than the model can hold and the farthest were dropped; "
     "load it with a larger `contacts=`",
+    Status.TOO_MANY_IMPACTS: "more impacts followed each other in a step than the law resolves, and the motion stopped "
+    "at the last; reduce the time step or raise `impacts=`",
     Status.NOT_FINITE: "a position or velocity is infinite or NaN; reduce the time step or the forces",
 }
 

@@ -102,30 +102,39 @@ class LCP(Method):
         return i_.Stepping("step", self.correction, self.explicit)
 
     def _after(self, state: State, inputs: Input, here: b_.Here, z: p_.Impulses, facts) -> State:
-        model, h = here.model, here.model.options.timestep
-        rounds, solved = facts
-        q = integrate(model.tree, state.q, self._rate(state.v, z, h), h)
+        model = here.model
+        q = integrate(model.tree, state.q, self._rate(state.v, z, model.options.timestep), model.options.timestep)
         moved = q, z.v, moved_activation(model, state, here.kin, inputs)
-        q, v, act = lax.optimization_barrier(moved)  # rounded alike, whoever looks
-        finite = jnp.isfinite(q).all() & jnp.isfinite(v).all()
-        status = (
-            state.status
-            | bit(Status.NOT_FINITE, ~finite)
-            | bit(Status.NOT_CONVERGED, ~solved & finite)
-            | bit(Status.CONTACT_OVERFLOW, here.contacts.overflow)
-        )
-        cache = replace(
-            state.cache,
-            acceleration=lax.stop_gradient((v - state.v) / h),
-            iterations=rounds,
-            contacts=p_.names(here.contacts),
-            sides=z.side,
-        )
-        return State(q, v, act, state.time + h, status, cache)
+        status = bit(Status.CONTACT_OVERFLOW, here.contacts.overflow)
+        return arrive(model, state, moved, (*facts, status), p_.names(here.contacts), z.side)
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts, and their mean forces (nc, dim) over the step in the contacts' frames."""
-        here, kinds = self.here(model, state, inputs), row_kinds(model)
-        z, _ = self.impulses(here, state)
-        force = without_derivative(lambda f: f, FORCES)(z.f) / model.options.timestep
-        return here.contacts, force[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
+        here = self.here(model, state, inputs)
+        return report_forces(here, self.impulses(here, state)[0])
+
+
+def arrive(model: Model, state: State, moved: tuple[Array, Array, Array], facts, names: Array, sides: Array) -> State:
+    """The next state, with the failures and the memory of a rigid law.
+
+    moved: (q, v, act); facts: (linear systems solved, whether each found a solution, further status bits).
+    """
+    q, v, act = lax.optimization_barrier(moved)  # rounded alike, whoever looks
+    h, (rounds, solved, status) = model.options.timestep, facts
+    finite = jnp.isfinite(q).all() & jnp.isfinite(v).all()
+    status = state.status | status | bit(Status.NOT_FINITE, ~finite) | bit(Status.NOT_CONVERGED, ~solved & finite)
+    cache = replace(
+        state.cache,
+        acceleration=lax.stop_gradient((v - state.v) / h),
+        iterations=rounds,
+        contacts=names,
+        sides=sides,
+    )
+    return State(q, v, act, state.time + h, status, cache)
+
+
+def report_forces(here: b_.Here, z: p_.Impulses) -> tuple[Contacts, Array]:
+    """Contacts, and their mean forces (nc, dim) over a time step in the contacts' frames."""
+    kinds = row_kinds(here.model)
+    force = without_derivative(lambda f: f, FORCES)(z.f) / here.model.options.timestep
+    return here.contacts, force[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
