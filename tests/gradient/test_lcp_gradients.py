@@ -245,7 +245,7 @@ def last_of(watched):
 
 # ---- where there is none -----------------------------------------------------------------------------------------------------
 
-STRAIGHT = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" size="5 5 1"/>
+STRAIGHT = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" size="5 5 1" friction=".2"/>
 <body pos="0 0 .05"><freejoint/><geom type="capsule" fromto="-.3 0 0 0 0 0" size=".05" friction=".3"/>
 <body><joint axis="0 0 1"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".05" friction=".9"/></body></body></worldbody></mujoco>"""
 
