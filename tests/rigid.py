@@ -54,7 +54,7 @@ def violation(model, state, here, z, method) -> tuple[Array, Array]:
     kinds = row_kinds(model)
     if not kinds.total:
         return jnp.zeros(()), jnp.zeros((), int)
-    s = p_.scene(here, state.cache.contacts, state.cache.sides)
+    s = p_.scene(method._stepping, here, model.options.timestep, state.cache.contacts, state.cache.sides)
     given = p_.problem(s, kinds, method._stepping)
     law, J = given.law, given.J
     moving = J @ state.v

@@ -14,13 +14,14 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi import spatial
+from ukemi.collide.detect import detect
 from ukemi.contact_states import QUICK, random_states
 from ukemi.errors import InputError
-from ukemi.kinematics import difference, integrate
+from ukemi.kinematics import difference, integrate, of_state
 from ukemi.methods.base import Method
 from ukemi.methods.soft import Soft
 from ukemi.model import Input, Model, State
-from ukemi.modes import step_with_mode
+from ukemi.modes import has_modes, step_with_mode
 from ukemi.softness import MAX_IMPEDANCE, MIN_IMPEDANCE
 
 BOUND = 1e-6  # largest relative error that passes
@@ -32,7 +33,7 @@ RUNGS = 2e-3 * 0.5 ** np.arange(10)  # steps of the differences, relative to the
 
 ROTATIONS = ("bodies.quat", "bodies.iquat", "geoms.quat", "sites.quat", "mocap_quat")
 AXES = ("joints.axis",)
-TIED = ("geoms.friction", "geoms.solref")  # a maximum or minimum of two is taken: equal values move together
+TIED = ("geoms.friction", "geoms.restitution", "geoms.solref")  # of two, one is taken: equal values move together
 POSITIVE = (
     "bodies.mass", "bodies.inertia", "bodies.invweight", "joints.invweight", "geoms.size", "geoms.density",
     "geoms.solmix", "geoms.friction", "pairs.friction", "actuators.time_constant", "options.timestep",
@@ -126,9 +127,9 @@ def _scaled(name: str, d: np.ndarray, value: np.ndarray, model: Model) -> np.nda
     used = np.abs(value[np.isfinite(value) & (value != 0)])
     size = float(np.sqrt(np.mean(used**2))) if len(used) else 1.0
     if name in TIED:  # one number for all entries of equal value, column by column
-        for k in range(value.shape[1]):
-            _, same = np.unique(value[:, k], return_inverse=True)
-            d[:, k] = d[: same.max() + 1, k][same] if len(same) else d[:, k]
+        for given, column in zip(value.reshape(len(value), -1).T, d.reshape(len(d), -1).T, strict=True):
+            _, same = np.unique(given, return_inverse=True)
+            column[:] = column[: same.max(initial=-1) + 1][same]
     if name == "bodies.products":
         d = d * np.asarray(model.bodies.inertia).min(-1, keepdims=True)
     else:
@@ -146,13 +147,18 @@ def _scaled(name: str, d: np.ndarray, value: np.ndarray, model: Model) -> np.nda
 # ---- differences and derivatives -----------------------------------------------------------------------------------
 
 
-def _reference(method: Soft) -> Soft:
+def _reference(method: Method) -> Method:
     """The same law solved as tightly as can be: differences divide what the solver leaves over by small steps."""
+    if not isinstance(method, Soft):
+        return method
     return dataclasses.replace(method, solver="Newton", iterations=300, line_search_iterations=200, tolerance=1e-14)
 
 
-def differences(method: Soft, point: Point, directions: dict) -> tuple[Array, Array]:
-    """Central differences (directions, rungs, outputs), and which rungs (directions, rungs) stay in one mode."""
+def differences(method: Method, point: Point, directions: dict) -> tuple[Array, Array, Array]:
+    """Central differences (directions, rungs, outputs), and which rungs (directions, rungs) stay in one mode.
+
+    Then whether the step has a derivative at all.
+    """
     tree, h = point.model.tree, point.model.options.timestep
     method = _reference(method)
     base, mode = step_with_mode(method, *point)
@@ -161,17 +167,17 @@ def differences(method: Soft, point: Point, directions: dict) -> tuple[Array, Ar
         def rung(t):
             def side(sign):
                 moved, own = step_with_mode(method, *move(point, jax.tree.map(lambda d: sign * t * d, direction)))
-                return outcome(moved, base.q, h, tree), (own == mode).all()
+                return outcome(moved, base.q, h, tree), (own[:-1] == mode[:-1]).all()
 
             values, same = lax.map(side, jnp.array([1.0, -1.0]))
             return (values[0] - values[1]) / (2 * t), same.all() & jnp.isfinite(values).all()
 
         return lax.map(rung, jnp.asarray(RUNGS))
 
-    return lax.map(one, directions)
+    return *lax.map(one, directions), mode[-1] >= 0
 
 
-def derivatives(method: Soft, point: Point, directions: dict, cotangents: Array) -> tuple[Array, Array]:
+def derivatives(method: Method, point: Point, directions: dict, cotangents: Array) -> tuple[Array, Array]:
     """Derivatives (directions, outputs) in forward mode; those of cotangents · outputs (directions, n) in reverse."""
     tree, h = point.model.tree, point.model.options.timestep
 
@@ -249,6 +255,7 @@ class GradientReport:
     title: str
     states: int
     touching: int  # states with an active contact
+    undetermined: int  # states left out: the step has no derivative
     groups: list[GroupResult]
 
     @property
@@ -269,7 +276,10 @@ class GradientReport:
         ]
         wrong = ", ".join(self.failed)
         end = f"WRONG: {wrong}" if wrong else f"All derivatives agree with differences to {BOUND:.0e} or better."
-        return "\n".join([f"{self.title}: {self.states} states, {self.touching} in contact", *lines, end])
+        title = f"{self.title}: {self.states} states, {self.touching} in contact"
+        if self.undetermined:
+            title += f", {self.undetermined} left out, where the step has no derivative"
+        return "\n".join([title, *lines, end])
 
 
 def check_gradients(
@@ -284,25 +294,29 @@ def check_gradients(
 
     Every coordinate of the state, every input and every parameter takes part, in random directions. A direction
     counts at a state only where all points of the differences share one discrete mode (`ukemi.modes`) and where the
-    differences agree among themselves; how many do not is in the report. It needs float64.
+    differences agree among themselves; how many do not is in the report. So is the number of states where a rigid law
+    leaves the velocities open (`ukemi.modes.determined`). It needs float64.
 
     samples: number of states; progress: called with (states done, all states).
     """
     method = method or Soft()
-    if not isinstance(method, Soft):
-        raise InputError(f"check_gradients covers the soft law; {type(method).__name__} has no modes to compare yet.")
+    if not has_modes(method):
+        raise InputError(f"check_gradients does not cover uk.{type(method).__name__} yet: its modes are not known.")
     if model.options.timestep.dtype != jnp.float64:
         raise InputError("check_gradients needs float64: set JAX_ENABLE_X64=1 before the model is loaded.")
     states = random_states(model, samples, seed, method)
     results = {name: GroupResult(name) for name in coordinates(Point(model, *states[0]))}
-    touching = 0
+    touching = undetermined = 0
     for k, (touches, comparison) in enumerate(_comparisons(model, method, states, seed)):
         touching += touches
-        _note(results, comparison)
+        if comparison is None:
+            undetermined += 1
+        else:
+            _note(results, comparison)
         if progress:
             progress(k + 1, samples)
     title = f"{model.name or 'model'}, {type(method).__name__}"
-    return GradientReport(title, samples, touching, list(results.values()))
+    return GradientReport(title, samples, touching, undetermined, list(results.values()))
 
 
 class Comparison(NamedTuple):
@@ -316,19 +330,22 @@ class Comparison(NamedTuple):
     cotangents: np.ndarray  # (n, outputs)
 
 
-def _comparisons(model: Model, method: Soft, states: list, seed: int) -> Iterator[tuple[bool, Comparison]]:
+def _comparisons(model: Model, method: Method, states: list, seed: int) -> Iterator[tuple[bool, Comparison | None]]:
     """Evaluate everything, state by state: one program for the differences, one for the derivatives."""
     rng = np.random.default_rng(seed)
     differ = jax.jit(lambda *args: differences(method, Point(*args[:3]), args[3]), compiler_options=QUICK)
     derive = jax.jit(lambda *args: derivatives(method, Point(*args[:3]), *args[3:]), compiler_options=QUICK)
-    touch = jax.jit(lambda *args: method.forward(*args).contacts.active.any(), compiler_options=QUICK)
+    touch = jax.jit(lambda *args: detect(args[0], of_state(*args)).active.any(), compiler_options=QUICK)
     for state, inputs in states:
         point = Point(model, state, inputs)
         owners, directions = draw_directions(point, rng, states=6, each=3)
         cotangents = rng.normal(size=(2, 2 * model.nv + model.na))
         values = differ(*point, directions), derive(*point, directions, cotangents)
-        (D, same), (forward, reverse) = jax.tree.map(np.asarray, values)
+        (D, same, good), (forward, reverse) = jax.tree.map(np.asarray, values)
         touches = bool(touch(*point)) if model.pairs.layout.groups else False
+        if not good:
+            yield touches, None
+            continue
         yield touches, Comparison(owners, D, same, forward, reverse, cotangents)
 
 

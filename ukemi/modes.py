@@ -1,10 +1,11 @@
 """Which discrete mode a step is in: where two states share it, the step is one smooth function between them.
 
 A step is smooth piece by piece. The pieces are told apart by the contacts and limits that are active, by the part of
-its penalty that each row is in, by controls and forces that are clamped, and by the parameters of which a maximum is
-taken. What a narrow phase decides inside one contact (which edges cross) is not in the mode.
+its penalty or the side of its box that each row is in, by controls and forces that are clamped, and by the parameters
+of which a maximum is taken. What a narrow phase decides inside one contact (which edges cross) is not in the mode.
 """
 
+from functools import singledispatch
 from typing import cast
 
 import jax.numpy as jnp
@@ -17,18 +18,36 @@ from ukemi.collide.detect import Contacts
 from ukemi.collide.primitives import PAIRS
 from ukemi.constraint import constraint_rows, scalar_blocks
 from ukemi.contact import MIN_FRICTION, of_contacts, pair_parameters
+from ukemi.errors import InputError
 from ukemi.fluid import local_velocity
-from ukemi.kinematics import velocities
+from ukemi.kinematics import Kinematics, velocities
+from ukemi.methods import impulses as p_
+from ukemi.methods.base import Method
+from ukemi.methods.lcp import LCP
 from ukemi.methods.soft import Motion, Soft
 from ukemi.model import Input, Model, State
-from ukemi.penalty import Penalty, RowKinds
+from ukemi.penalty import Penalty, RowKinds, row_kinds
 from ukemi.softness import MAX_IMPEDANCE, MIN_IMPEDANCE, TINY
+from ukemi.solvers import boxed as x_
 from ukemi.tree import BALL
 
+DEGENERATE = 1e-7  # singular values of a scaled system that are zero but for rounding
 
-def step_with_mode(method: Soft, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
-    """The next state, and the mode (n,) of integers that the step is in, over all stages of the integrator."""
-    codes: list[Array] = []
+
+@singledispatch
+def step_with_mode(method: Method, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+    """The next state, and the mode (n,) of integers that the step is in; the last one is −1 if it has no derivative."""
+    raise InputError(f"{type(method).__name__} has no modes to compare yet.")
+
+
+def has_modes(method: Method) -> bool:
+    """Whether `step_with_mode` knows the modes of a law."""
+    return step_with_mode.dispatch(type(method)) is not step_with_mode.dispatch(object)
+
+
+@step_with_mode.register
+def _(method: Soft, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+    codes: list[Array] = []  # of all stages of the integrator
 
     class Watched(Soft):
         def accelerate(self, model, state, inputs, *args, **options):
@@ -38,7 +57,23 @@ def step_with_mode(method: Soft, model: Model, state: State, inputs: Input) -> t
 
     fields = {name: getattr(method, name) for name in method.__dataclass_fields__}
     moved = Watched(**fields).step(model, state, inputs)
-    return moved, jnp.concatenate([*codes, _clamp_code(model, moved.act)])
+    return moved, jnp.concatenate([*codes, _clamp_code(model, moved.act), jnp.zeros(1, int)])
+
+
+@step_with_mode.register
+def _(method: LCP, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+    here = method.here(model, state, inputs)
+    z, facts = method.impulses(here, state)
+    moved, solved = method._after(state, inputs, here, z, facts), facts[1]
+    codes = [_quaternion_code(model, state.q), _actuator_code(model, state, inputs, here.kin)]
+    if model.options.layout.fluid:
+        codes.append(_drag_code(model, here.kin, state.v))
+    if row_kinds(model).total:
+        scene = p_.scene(method._stepping, here, model.options.timestep, state.cache.contacts, z.side)
+        codes += _rigid_codes(method, scene, z)
+        solved = solved & determined(method, scene)
+    codes += [_clamp_code(model, moved.act), jnp.where(solved, 0, -1)[None]]
+    return moved, jnp.concatenate([code.astype(jnp.int64) for code in codes])
 
 
 def _mode(method: Soft, model: Model, state: State, inputs: Input, motion: Motion) -> Array:
@@ -47,7 +82,7 @@ def _mode(method: Soft, model: Model, state: State, inputs: Input, motion: Motio
     velocity = velocities(model.tree, kin.S, v)
     rows = constraint_rows(model, kin, velocity, q, v, contacts, kinds)
     x = rows.J @ motion.acceleration - rows.aref
-    codes, first = [_quaternion_code(model, q), _actuator_code(model, state, inputs, motion)], 0
+    codes, first = [_quaternion_code(model, q), _actuator_code(model, state, inputs, kin)], 0
     if model.options.layout.fluid:
         codes.append(_drag_code(model, kin, v))
     for block in scalar_blocks(model, kin, velocity, q, v, kinds):
@@ -102,15 +137,19 @@ def _scalar_piece(kinds: RowKinds, penalty: Penalty, x: Array, rows: slice) -> A
 
 def _contact_code(model: Model, kinds: RowKinds, contacts: Contacts, penalty: Penalty, x: Array) -> Array:
     """Codes of all contacts that there could be, whatever order they come in; 0 where a contact is not active."""
-    layout, x = model.pairs.layout, x.reshape(kinds.contacts, kinds.dim)
     prm = of_contacts(pair_parameters(model), contacts.pair)
     soft = _softness_code(model, prm.solref, prm.solimp, contacts.distance - prm.margin)
-    piece = _contact_piece(kinds, penalty, x)
-    mixing = _mixing_code(model)[contacts.pair]
+    piece = _contact_piece(kinds, penalty, x.reshape(kinds.contacts, kinds.dim))
+    return _by_pair(model, contacts, soft, piece, _mixing_code(model)[contacts.pair])
+
+
+def _by_pair(model: Model, contacts: Contacts, *codes: Array) -> Array:
+    """Codes (nc,) of contacts, each at an address that its pair of geoms and its number there decide."""
+    layout = model.pairs.layout
     slots = max(PAIRS[group.types].points for group in layout.groups)
     where = contacts.pair * slots + contacts.which
-    table = jnp.zeros((len(layout.geoms) * slots, 3), int)
-    values = jnp.where(contacts.active[:, None], jnp.stack([soft, piece, mixing], -1).astype(int), 0)
+    table = jnp.zeros((len(layout.geoms) * slots, len(codes)), int)
+    values = jnp.where(contacts.active[:, None], jnp.stack([code.astype(int) for code in codes], -1), 0)
     # slots that hold no contact share their address with the first pair: adding zeros there is harmless
     return table.at[where].add(values).ravel()
 
@@ -136,6 +175,43 @@ def _mixing_code(model: Model) -> Array:
     return _pack(*larger, *floor, *smaller, direct, (geoms.solmix[a] + geoms.solmix[b] < TINY) + 0)
 
 
+# ---- rows of rigid laws ----------------------------------------------------------------------------------------------
+
+
+def _rigid_codes(method: LCP, scene: p_.Scene, z: p_.Impulses) -> list[Array]:
+    """Sides of rows, which of them bounce, and pieces of what they ask for."""
+    model, kinds = scene.model, row_kinds(scene.model)
+    given = p_.problem(scene, kinds, method._stepping)
+    law, own = given.law, x_.roles(kinds)
+    # the side of a box without width says nothing, that of a friction without a normal force neither
+    apart = own.push[own.owner] & (z.side[own.owner] == x_.LOW)
+    side = jnp.where(apart, x_.LOW, z.side)
+    boxed = own.push | own.hold | (law.fixed > 0) | ((law.mu > 0) & ~apart)
+    reach, restore = jnp.sign(law.reach), jnp.sign(law.restore)
+    code = _pack(jnp.where(boxed, side, 0), z.bounce, reach, jnp.where(own.hold, 0, restore))
+    code = jnp.where(law.on, code, 0)
+    scalar = jnp.sign(given.J[: kinds.scalar]).sum(-1)  # which side of a joint is nearer
+    codes = [code[: kinds.scalar], jnp.where(np.arange(kinds.scalar) >= kinds.equality + kinds.dry, scalar, 0)]
+    if kinds.contacts:
+        rows = code[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
+        mixing = _mixing_code(model)[scene.contacts.pair]
+        codes.append(_by_pair(model, scene.contacts, *rows.T, mixing))
+    return codes
+
+
+def determined(method: LCP, scene: p_.Scene) -> Array:
+    """Whether the sides leave one v⁺ only.
+
+    Where normals outnumber what they act on, and frictions at the ends of their boxes follow them, impulses can be
+    shifted between contacts so that other rows do not see it but the bodies do.
+    """
+    kinds = row_kinds(scene.model)
+    given, own = p_.problem(scene, kinds, method._stepping), x_.roles(kinds)
+    _, size, axes = jnp.linalg.svd(x_.system(given.boxed, own, scene.side, 0.0))
+    seen = jnp.abs((given.X * given.boxed.scale) @ axes.T).max(0)
+    return ~((size < DEGENERATE) & (seen > DEGENERATE)).any()
+
+
 # ---- actuators and rotations -----------------------------------------------------------------------------------------
 
 
@@ -155,14 +231,14 @@ def _quaternion_code(model: Model, q: Array) -> Array:
     return jnp.where(ball, jnp.sign(quat[:, 0]), 0).astype(int) + 3 * jnp.sign((quat * rest).sum(-1)).astype(int)
 
 
-def _actuator_code(model: Model, state: State, inputs: Input, motion: Motion) -> Array:
+def _actuator_code(model: Model, state: State, inputs: Input, kin: Kinematics) -> Array:
     """Clamped controls, forces and joint torques, and on which turn a wrapping servo is."""
     if not model.nu or "actuation" in model.options.layout.disabled:
         return jnp.zeros(0, int)
     actuators, layout = model.actuators, model.actuators.layout
     q, v, ctrl = state.q, state.v, cast(Array, inputs.ctrl)
-    rest = f_.passive(model, motion.kin, q, v)
-    drive = f_.actuation(model, motion.kin, q, v, state.act, ctrl, rest.held)
+    rest = f_.passive(model, kin, q, v)
+    drive = f_.actuation(model, kin, q, v, state.act, ctrl, rest.held)
     codes = [
         jnp.where(layout.ctrl_limited, _between(ctrl, *actuators.ctrl_range.T), 0),
         jnp.where(layout.force_limited, _between(drive.force, *actuators.force_range.T), 0),

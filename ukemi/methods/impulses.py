@@ -115,7 +115,8 @@ def find(kinds: RowKinds, stepping: i_.Stepping, scene: Scene) -> tuple[Impulses
         f = x_.refine(p, own, found.side, found.factors, x_.right_side(p, own, found.side)) * p.scale
         lam = _restoring(given, own, found.side)
         room = (0, kinds.total - own_kinds.total)
-        rows = tuple(jnp.pad(part, room) for part in (f, lam, found.side, given.bounce))
+        side = x_.bounded(p, own, found.side)
+        rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
         return Impulses(scene.free + given.X @ f, given.X @ lam, *rows), (found.rounds, found.solved)
 
     if not kinds.total:
@@ -275,11 +276,16 @@ def _inverse_restoring(given: Problem, firm: Array) -> Array:
 
 def _solve_left(p: x_.Boxed, own: x_.Roles, side: Array, seen: Array) -> Array:
     """Y with systemᵀ Y = seen, by refinement of the regular system's factors."""
-    factors = jsl.lu_factor(x_.system(p, own, side, x_.Constants.of(p.b.dtype).delta).T)
-    exact = x_.system(p, own, side, 0.0).T
-    out = jsl.lu_solve(factors, seen)
+    regular = x_.system(p, own, side, x_.Constants.of(p.b.dtype).delta)
+    return _refined(regular.T, x_.system(p, own, side, 0.0).T, seen)
+
+
+def _refined(regular: Array, exact: Array, right: Array) -> Array:
+    """Solution of `exact`, which may be singular, by refinement of the factors of `regular`, which is near it."""
+    factors = jsl.lu_factor(regular)
+    out = jsl.lu_solve(factors, right)
     for _ in range(x_.REFINEMENTS):
-        out = out + jsl.lu_solve(factors, seen - exact @ out)
+        out = out + jsl.lu_solve(factors, right - exact @ out)
     return out
 
 
@@ -291,9 +297,9 @@ def _turning(given: Problem, thrown: Array) -> Array:
     """
     p, eye = given.boxed, np.eye(len(thrown), dtype=given.X.dtype)
     both = thrown[:, None] & thrown
-    system = jnp.where(both, p.A, 0.0) + jnp.where(thrown, x_.Constants.of(p.b.dtype).delta, 1.0)[:, None] * eye
+    exact = jnp.where(both, p.A, jnp.where(thrown, 0.0, 1.0)[:, None] * eye)
     right = jnp.where(thrown, (1 + given.law.restitution) * p.scale, 0.0)[:, None] * given.J
-    return (given.X * p.scale) @ jnp.linalg.solve(system, right)
+    return (given.X * p.scale) @ _refined(exact + x_.Constants.of(p.b.dtype).delta * eye, exact, right)
 
 
 def solve(stepping: i_.Stepping, args, *, bounces: bool = False) -> tuple[Impulses, tuple[Array, Array]]:
@@ -379,8 +385,9 @@ def _scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_
         return Balance(none, none[:, :nv], jnp.concatenate([q, v], -1), restore)
     n = kinds.scalar
     mine = z._replace(f=z.f[:n], lam=z.lam[:n], side=z.side[:n], bounce=z.bounce[:n])
-    slopes = b_.columns_of(lambda here: row_balance(only, stepping, mine, here, now.duration), here)
-    q, v = slopes.q, slopes.v
+    slopes = b_.columns_of(lambda here: jnp.concatenate(row_balance(only, stepping, mine, here, now.duration)), here)
+    parts = np.cumsum([nv, nv, n])
+    q, v = (Balance(*jnp.split(columns, parts)) for columns in (slopes.q, slopes.v))
     force, rows = (jnp.concatenate(pair, -1) for pair in ((q.force, v.force), (q.rows, v.rows)))
     return Balance(force, q.shift, rows, q.restore)
 

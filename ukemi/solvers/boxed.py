@@ -135,6 +135,12 @@ def sorted_out(p: Boxed, own: Roles, side: Array, f: Array, delta: float, slack:
     return jnp.where(stays | own.hold | ~p.on, side, new).astype(side.dtype)
 
 
+def bounded(p: Boxed, own: Roles, side: Array) -> Array:
+    """The sides (n,) with clamped rows whose box has no width at its end: their w is zero by chance, not by a force."""
+    wide = own.push | own.hold | (p.fixed > 0) | ((p.mu > 0) & (side[own.owner] != LOW))
+    return jnp.where(wide | (side != CLAMPED), side, LOW).astype(side.dtype)
+
+
 class Attempt(NamedTuple):
     """Sides, what they lead to, and whether that is a solution."""
 

@@ -1,0 +1,260 @@
+"""Derivatives of rigid contact: all parameters against differences, the gradient rules, and what they leave alone."""
+
+# ruff: noqa: E501  XML reads better unbroken
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from oracle.models import CASES
+
+import ukemi as uk
+from rigid import quick, watch
+from ukemi.contact_states import random_states
+from ukemi.gradient_report import RUNGS, extrapolate
+from ukemi.kinematics import difference, integrate
+from ukemi.modes import step_with_mode
+
+LCP = uk.LCP()
+
+# A crawler of few contacts: bouncing, sliding and sticking feet, a knee with limit, spring, damper and dry friction, a
+# tail on a connect, a torsional and rolling ball, and a hand held by a motion-capture body.
+CRAWLER = """<mujoco><option timestep="0.01"/>
+<custom><numeric name="restitution" data=".3"/><tuple name="restitution"><element objtype="geom" objname="ball" prm=".8"/></tuple></custom>
+<default><geom contype="0" conaffinity="0"/></default><worldbody>
+<geom name="floor" type="plane" size="5 5 1" friction=".6" contype="1"/>
+<body name="hand" mocap="true" pos="-.6 0 .5"><geom size=".05"/></body>
+<body name="trunk" pos="0 0 .2"><freejoint/><geom type="box" size=".2 .1 .03" mass="2"/>
+  <geom name="rear" size=".04" pos="-.2 0 -.16" conaffinity="1" friction=".7" mass=".1"/>
+  <body pos=".2 0 0"><joint name="knee" axis="0 1 0" range="-25 25" limited="true" damping=".2" stiffness="3" springref="10" frictionloss=".15" armature=".01"/>
+    <geom name="foot" type="capsule" fromto="0 -.05 -.16 0 .05 -.16" size=".04" conaffinity="1" mass=".3"/></body>
+  <body pos="-.25 0 .05"><joint name="tail" axis="0 1 0" damping=".05"/><geom type="capsule" size=".02" fromto="0 0 0 -.3 0 0" mass=".2"/></body></body>
+<body pos=".6 .1 .1"><freejoint/><geom name="ball" size=".1" conaffinity="1" condim="6" friction=".5 .02 .01" mass=".5"/></body>
+<body name="held" pos="-.6 0 .4"><freejoint/><geom type="box" size=".03 .05 .02" mass=".3"/></body></worldbody>
+<equality><weld body1="hand" body2="held"/><joint joint1="tail" joint2="knee" polycoef="0 .5 .2 0 0"/></equality>
+<actuator><position joint="knee" kp="4" kv=".2" ctrlrange="-1 1"/></actuator></mujoco>"""
+EFFECTS = (
+    "ctrl", "qfrc", "xfrc", "mocap_pos", "mocap_quat", "bodies.mass", "bodies.inertia", "bodies.ipos", "bodies.pos", "bodies.quat",
+    "geoms.pos", "geoms.size", "geoms.quat", "geoms.friction", "geoms.restitution", "geoms.margin", "joints.damping",
+    "joints.armature", "joints.stiffness", "joints.qpos_spring", "joints.frictionloss", "joints.range", "joints.pos", "joints.axis",
+    "equalities.data", "actuators.gain", "actuators.bias", "actuators.gear", "options.gravity", "options.timestep",
+)  # fmt: skip
+
+
+def check(m, *effects: str, samples: int, seed: int = 1, share: float = 0.5, method=LCP) -> uk.GradientReport:
+    """No derivative is wrong, the given groups matter, and most directions could be compared."""
+    report = uk.check_gradients(uk.load(m), method, samples=samples, seed=seed)
+    assert not report.failed, str(report)
+    groups = {group.group: group for group in report.groups}
+    for name in ("q", "v", *effects):
+        assert groups[name].effect and groups[name].samples, f"{name}\n{report}"
+    compared = sum(group.samples for group in report.groups)
+    whole = sum(group.samples + group.boundary + group.rough for group in report.groups)
+    assert compared > share * whole and report.undetermined <= 0.2 * samples, str(report)
+    return report
+
+
+def test_every_kind_of_row_and_every_parameter():
+    check(CRAWLER, *EFFECTS, samples=12)
+
+
+@pytest.mark.parametrize("name", ["hopper", pytest.param("quadruped", marks=pytest.mark.slow)])
+def test_models(name):
+    report = check(name, "bodies.mass", "geoms.size", "options.gravity", samples=6)
+    assert report.touching
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_all_models(name):
+    m = CASES[name]()
+    report = check(m, "bodies.mass", samples=20, share=0.3)
+    if uk.load(m).pairs.layout.groups:
+        assert report.touching >= 4, str(report)
+
+
+@pytest.mark.slow
+def test_explicit_positions():
+    check(CRAWLER, *EFFECTS[:2], samples=6, method=uk.LCP(explicit=True))
+
+
+# ---- linearize -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def crawler():
+    """The model, and states in contact."""
+    model = uk.load(CRAWLER)
+    return model, random_states(model, 6, seed=2, method=LCP)
+
+
+def differences(model, state, inputs):
+    """Columns (2nv, 2nv + nu) of central differences in tangent space, NaN where a column crosses a mode."""
+    n = 2 * model.nv
+
+    def after(x):
+        q = integrate(model.tree, state.q, x[: model.nv], 1.0)
+        there = uk.State(q, state.v + x[model.nv : n], state.act, state.time, state.status, state.cache)
+        moved, mode = step_with_mode(LCP, model, there, with_ctrl(inputs, inputs.ctrl + x[n:]))
+        return moved, mode[:-1]
+
+    base, mode = after(jnp.zeros(n + model.nu))
+
+    def column(direction):
+        def rung(t):
+            values = []
+            for sign in (1, -1):
+                moved, own = after(sign * t * direction)
+                values.append(
+                    (jnp.concatenate([difference(model.tree, moved.q, base.q), moved.v]), (own == mode).all())
+                )
+            return (values[0][0] - values[1][0]) / (2 * t), values[0][1] & values[1][1]
+
+        return jax.lax.map(rung, jnp.asarray(RUNGS))
+
+    return jax.lax.map(column, jnp.eye(n + model.nu))
+
+
+def with_ctrl(inputs, ctrl):
+    return uk.Input(ctrl, inputs.qfrc, inputs.xfrc, inputs.mocap_pos, inputs.mocap_quat)
+
+
+def test_linearize_is_the_limit_of_differences_and_leaves_the_step_alone(crawler):
+    model, states = crawler
+    differ = quick(differences)
+    # as users compile it: without optimisation XLA rounds a product and a sum apart in one program and not in the other
+    linearize, step = (jax.jit(f, static_argnames="method") for f in (uk.linearize, uk.step))
+    compared = 0
+    for state, inputs in states:
+        lin = linearize(model, state, inputs, method=LCP)
+        D, same = (np.asarray(x) for x in differ(model, state, inputs))
+        for k in range(D.shape[0]):
+            limit = extrapolate(D[k], same[k])
+            if limit is None or limit[1] > 1e-7:
+                continue
+            found = lin.A[:, k] if k < 2 * model.nv else lin.B[:, k - 2 * model.nv]
+            np.testing.assert_allclose(found, limit[0], atol=1e-6 * max(1.0, np.abs(limit[0]).max()))
+            compared += 1
+        assert_same(lin.next, step(model, state, inputs, method=LCP))
+    assert compared > 0.6 * len(states) * (2 * model.nv + model.nu)
+
+
+def assert_same(a: uk.State, b: uk.State) -> None:
+    for name in ("q", "v", "act", "time", "status", "cache"):
+        for x, y in zip(jax.tree.leaves(getattr(a, name)), jax.tree.leaves(getattr(b, name)), strict=True):
+            np.testing.assert_array_equal(x, y, err_msg=name)
+
+
+# ---- gradients leave the states alone ------------------------------------------------------------------------------------
+
+
+def gradient(method):
+    """Value, states and gradients of a loss on a short rollout in start, controls and the model."""
+
+    def loss(v, ctrls, model, state):
+        there = uk.State(state.q, v, state.act, state.time, state.status, state.cache)
+        states = uk.rollout(model, there, ctrls, method)
+        return (states.q**2).sum() + (states.v**2).sum(), states
+
+    return jax.value_and_grad(loss, argnums=(0, 1, 2), has_aux=True)
+
+
+@pytest.fixture(scope="module")
+def reverse():
+    return quick(gradient(LCP))
+
+
+def test_rollouts_with_gradients_are_bitwise_those_without(crawler, reverse):
+    model, states = crawler
+    plain = quick(lambda model, state, ctrls: uk.rollout(model, state, ctrls, LCP))
+    ctrls = jnp.asarray(np.random.default_rng(3).normal(size=(12, model.nu)))
+    for state, _ in states[:3]:
+        (_, found), slopes = reverse(state.v, ctrls, model, state)
+        assert_same(found, plain(model, state, ctrls))
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
+
+
+def test_batched_gradients_are_those_of_a_loop(crawler, reverse):
+    model, states = crawler
+    ctrls = jnp.asarray(np.random.default_rng(3).normal(size=(12, model.nu)))
+    batch = jax.tree.map(lambda *x: jnp.stack(x), *(state for state, _ in states[:3]))
+    together = quick(jax.vmap(lambda state: gradient(LCP)(state.v, ctrls, model, state)[1][:2]))(batch)
+    for k, (state, _) in enumerate(states[:3]):
+        alone = reverse(state.v, ctrls, model, state)[1][:2]
+        for a, b in zip(together, alone, strict=True):
+            np.testing.assert_allclose(a[k], b, atol=1e-8 * (1 + np.abs(b).max()))
+
+
+# ---- the rules -------------------------------------------------------------------------------------------------------------
+
+BALL = """<mujoco><option timestep="0.01"/><custom><numeric name="restitution" data="{e}"/></custom><worldbody>
+<geom type="plane" size="5 5 1" condim="1"/><body pos="0 0 .11"><freejoint/><geom size=".1" condim="1"/></body></worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize("e", [1.0, 0.6])
+def test_a_bounce_turns_a_displacement_round(e):
+    """Nimble, VI: ∂x⁺/∂x = −e and ∂x⁺/∂v = −e h with `Bounce`; the step's own derivative has ∂x⁺/∂x = 1 instead."""
+    model, h = uk.load(BALL.format(e=e)), 0.01
+    state = uk.initial_state(model, v=[0.2, 0, -3.0, 0, 0, 0])
+    for rule, expected in ((uk.Bounce(), -e), (uk.Exact(), 1.0)):
+        lin = uk.linearize(model, state, None, uk.LCP(gradient=rule))
+        assert abs(lin.next.v[2] - 3 * e) < 1e-12
+        n = model.nv
+        assert abs(lin.A[2, 2] - expected) < 1e-8 and abs(lin.A[2, n + 2] + e * h) < 1e-8
+        assert abs(lin.A[n + 2, n + 2] + e) < 1e-8
+        along = np.delete(np.arange(n), 2)  # nothing else turns round
+        np.testing.assert_allclose(lin.A[np.ix_(along, along)], np.eye(n - 1), atol=1e-8)
+    back = jax.grad(lambda v, z: after_bounce(model, v, z), argnums=(0, 1))(-3.0, 0.11)
+    np.testing.assert_allclose(back, [-e * h, -e], atol=1e-8)
+
+
+def after_bounce(model, v, z):
+    state = uk.initial_state(model, q=jnp.array([0, 0, z, 1, 0, 0, 0]), v=jnp.array([0.2, 0, v, 0, 0, 0]))
+    return uk.step(model, state, None, uk.LCP(gradient=uk.Bounce())).q[2]
+
+
+def test_complementarity_aware_gradients_have_no_forward_mode():
+    model = uk.load(BALL.format(e=0))
+    state, method = uk.initial_state(model), uk.LCP(gradient=uk.ComplementarityAware())
+    with pytest.raises(uk.GradientError, match="reverse"):
+        uk.linearize(model, state, None, method)
+    with pytest.raises(TypeError, match="forward-mode|custom_vjp"):
+        jax.jvp(lambda v: uk.step(model, uk.initial_state(model, v=v), None, method).v, (state.v,), (state.v,))
+
+
+def test_complementarity_aware_gradients_leave_the_step_alone_and_let_go():
+    """A resting ball that the loss wants higher: the exact gradient of a push is zero, the aware one that of free flight."""
+    model = uk.load(BALL.format(e=0).replace('pos="0 0 .11"', 'pos="0 0 .1"'))
+    state, found = last_of(watch(model, uk.initial_state(model), 3)), {}
+    for rule in (uk.Exact(), uk.ComplementarityAware()):
+        method = uk.LCP(gradient=rule)
+
+        def height(push, method=method):
+            after = uk.step(model, state, uk.Input(qfrc=jnp.zeros(6).at[2].set(push)), method)
+            return -after.v[2], after
+
+        (_, after), slope = jax.value_and_grad(height, has_aux=True)(0.0)
+        found[type(rule)] = slope, after
+    assert found[uk.Exact][0] == 0
+    np.testing.assert_allclose(found[uk.ComplementarityAware][0], -0.01 / model.bodies.mass[1], rtol=1e-9)
+    assert_same(found[uk.Exact][1], found[uk.ComplementarityAware][1])
+
+
+def last_of(watched):
+    return jax.tree.map(lambda x: x[-1], watched.states)
+
+
+# ---- where there is none -----------------------------------------------------------------------------------------------------
+
+STRAIGHT = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" size="5 5 1" friction=".2"/>
+<body pos="0 0 .05"><freejoint/><geom type="capsule" fromto="-.3 0 0 0 0 0" size=".05" friction=".3"/>
+<body><joint axis="0 0 1"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".05" friction=".9"/></body></body></worldbody></mujoco>"""
+
+
+def test_states_that_leave_velocities_open_are_counted_not_compared():
+    """Two capsule ends at one point: what their normals share decides on the friction, and nothing decides on that."""
+    model = uk.load(STRAIGHT)
+    mode = quick(lambda state: step_with_mode(LCP, model, state, uk.model.as_input(model, None))[1][-1])
+    sliding = uk.initial_state(model, v=[0.5, 0.0, 0, 0, 0, 0, 0])
+    apart = uk.initial_state(model, q=[0, 0, 0.5, 1, 0, 0, 0, 0], v=[0.5, 0, 0, 0, 0, 0, 0])
+    assert mode(sliding) == -1 and mode(apart) == 0
