@@ -104,10 +104,7 @@ ARMS = """
 @pytest.mark.parametrize("kind", parametrized(["connect", "weld"], ["connect"]))
 def test_equalities_have_the_right_sign_under_every_solver(kind, solver):
     anchor = ' anchor=".1 .05 .02"' if kind == "connect" else ""
-    off = scene(
-        ARMS.replace("<geom", '<geom contype="0" conaffinity="0"'),
-        more=f'<equality><{kind} body1="b" body2="c"{anchor}/></equality>',
-    )
+    off = scene(ARMS.replace("<geom", '<geom contype="0" conaffinity="0"'), more=f'<equality><{kind} body1="b" body2="c"{anchor}/></equality>')
     model = uk.load(off)
     rng = np.random.default_rng(2)
     at = uk.initial_state(model, v=0.3 * rng.normal(size=model.nv))
@@ -116,11 +113,8 @@ def test_equalities_have_the_right_sign_under_every_solver(kind, solver):
         assert J[model.nv + 2, model.nv] * J[model.nv, model.nv + 2] > 0
 
 
-SLIDER = (
-    FLOOR.format(".5 .01 .01")
-    + """
+SLIDER = FLOOR.format(".5 .01 .01") + """
 <body pos="0 0 .0996"><freejoint/><geom type="box" size=".1 .1 .1" condim="{}" friction=".5 .01 .01" mass="1"/></body>"""
-)
 
 
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
@@ -206,9 +200,7 @@ def test_rank_deficient_contacts_push_along_their_normal(name):
     model = uk.load(two(first, second))
     normal = int(np.argmax(pose[:3]))
     at = uk.initial_state(model, q=[0, 0, 0, 1, 0, 0, 0, *pose])
-    f = lambda x: uk.step(model, place(model, at, jnp.zeros(24).at[6 + normal].set(x)), None, uk.Soft(**PRECISE)).v[
-        6 + normal
-    ]  # noqa: E731
+    f = lambda x: uk.step(model, place(model, at, jnp.zeros(24).at[6 + normal].set(x)), None, uk.Soft(**PRECISE)).v[6 + normal]  # noqa: E731
     slope = float(quick(jax.grad(f))(0.0))
     assert slope < 0
     f = quick(f)
@@ -227,10 +219,7 @@ def test_friction_at_zero_slip(dim, cone):
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
 def test_all_six_dimensions_of_a_contact(cone):
     """Sliding, turning and rolling at once, each against its own friction."""
-    ball = (
-        FLOOR.format(".8 .03 .02")
-        + '<body pos="0 0 .0996"><freejoint/><geom size=".1" condim="6" friction=".8 .03 .02" mass="1"/></body>'
-    )
+    ball = FLOOR.format(".8 .03 .02") + '<body pos="0 0 .0996"><freejoint/><geom size=".1" condim="6" friction=".8 .03 .02" mass="1"/></body>'
     model = uk.load(scene(ball, f'cone="{cone}"'))
     for v in ([0.5, 0.2, 0, 1, -2, 3], [1e-4, 0, 0, 0, 1e-4, 1e-4]):
         J = assert_exact(model, uk.initial_state(model, v=v))
@@ -242,17 +231,13 @@ def test_all_six_dimensions_of_a_contact(cone):
 BALLS = """
 <body pos="0 0 1"><joint type="ball" limited="true" range="0 {}" stiffness="2" damping=".1"/><geom type="capsule" fromto="0 0 0 .3 .1 0" size=".04"/>
   <body pos=".3 .1 0"><joint type="ball" stiffness="1"/><geom size=".05" pos=".1 0 .1"/></body></body>"""
-BALL_SERVO = (
-    '<actuator><general joint="{}" gear="1 .5 .2" gainprm="3" biastype="affine" biasprm="0 -3 -.1"/></actuator>'
-)
+BALL_SERVO = '<actuator><general joint="{}" gear="1 .5 .2" gainprm="3" biastype="affine" biasprm="0 -3 -.1"/></actuator>'
 
 
 @pytest.mark.parametrize("turn", [0.0, 1e-9, 1e-5, np.pi - 1e-3, np.pi - 1e-9, np.pi, np.pi + 1e-3])
 def test_rotations_at_the_identity_and_at_half_a_turn(turn):
     """Springs, limits and servos of balls use the logarithm, which has a kink at half a turn and 0/0 at none."""
-    model = uk.load(
-        scene(BALLS.format(60).replace('type="ball" l', 'name="b" type="ball" l'), more=BALL_SERVO.format("b"))
-    )
+    model = uk.load(scene(BALLS.format(60).replace('type="ball" l', 'name="b" type="ball" l'), more=BALL_SERVO.format("b")))
     axis = np.array([0.6, -0.48, 0.64])
     one = np.concatenate([[np.cos(turn / 2)], np.sin(turn / 2) * axis])
     at = uk.initial_state(model, q=np.concatenate([one, one]), v=0.1 * np.arange(6))
@@ -266,9 +251,7 @@ def test_rotations_at_the_identity_and_at_half_a_turn(turn):
 
 @pytest.mark.parametrize("upright", [True, False])
 def test_a_free_body_upright_and_upside_down(upright):
-    model = uk.load(
-        scene(FLOOR.format("1 .01 .01") + '<body pos="0 0 .0997"><freejoint/><geom type="box" size=".1 .2 .1"/></body>')
-    )
+    model = uk.load(scene(FLOOR.format("1 .01 .01") + '<body pos="0 0 .0997"><freejoint/><geom type="box" size=".1 .2 .1"/></body>'))
     q = np.array([0, 0, 0.0997, *([1, 0, 0, 0] if upright else [0, 1, 0, 0])])
     assert_exact(model, uk.initial_state(model, q=q, v=[0.1, 0, 0, 0, 0.1, 0.2]))
 
@@ -279,11 +262,7 @@ def test_a_free_body_upright_and_upside_down(upright):
 @pytest.mark.parametrize("solimp", ["0 .95 .01 .5 2", ".9 .95 .001 .5 2"])
 def test_a_joint_exactly_at_its_limit(solimp):
     """The derivative of one side: none within the limit, that of the limit's spring beyond it."""
-    model = uk.load(
-        scene(
-            f'<body><joint axis="0 1 0" limited="true" range="-30 30" solimplimit="{solimp}"/><geom size=".1" pos=".3 0 0"/></body>'
-        )
-    )
+    model = uk.load(scene(f'<body><joint axis="0 1 0" limited="true" range="-30 30" solimplimit="{solimp}"/><geom size=".1" pos=".3 0 0"/></body>'))
     limit = float(model.joints.range[0, 1])
 
     def speed(q, v):
@@ -301,10 +280,7 @@ def test_a_joint_exactly_at_its_limit(solimp):
 @pytest.mark.parametrize("speed", [-0.5, 0.0, 0.5])
 def test_contact_just_opening_and_closing(solimp, speed):
     """At distance zero the derivative is finite and that of one of the two sides."""
-    body = (
-        FLOOR.format(1).replace("/>", f' solimp="{solimp}"/>')
-        + f'<body><joint type="slide" axis="0 0 1"/><geom size=".1" solimp="{solimp}"/></body>'
-    )
+    body = FLOOR.format(1).replace("/>", f' solimp="{solimp}"/>') + f'<body><joint type="slide" axis="0 0 1"/><geom size=".1" solimp="{solimp}"/></body>'
     model = uk.load(scene(body))
 
     def after(z, v):
@@ -348,8 +324,7 @@ def test_unlimited_ranges_do_not_turn_into_nan():
 def test_mass_ratios_of_a_million(masses, cone):
     """A heavy ball on a light one on the floor, and the other way round."""
     body = FLOOR.format(".7 .01 .01") + "".join(
-        f'<body pos=".003 0 {z}"><freejoint/><geom size=".1" mass="{mass}"/></body>'
-        for z, mass in zip((0.0996, 0.2992), masses)
+        f'<body pos=".003 0 {z}"><freejoint/><geom size=".1" mass="{mass}"/></body>' for z, mass in zip((0.0996, 0.2992), masses)
     )
     model = uk.load(scene(body, f'cone="{cone}"'))
     at = uk.initial_state(model, v=0.01 * np.random.default_rng(0).normal(size=12))
@@ -395,11 +370,7 @@ def test_every_contact_answers_to_its_distance_and_sizes(upper):
 
 def test_gradients_drop_no_contact():
     """Status, contacts and next state are those of the plain step, also where contacts are many."""
-    balls = "".join(
-        f'<body pos="{0.1997 * k} {0.1997 * j} .0996"><freejoint/><geom size=".1"/></body>'
-        for k in range(4)
-        for j in range(3)
-    )
+    balls = "".join(f'<body pos="{0.1997 * k} {0.1997 * j} .0996"><freejoint/><geom size=".1"/></body>' for k in range(4) for j in range(3))
     model = uk.load(scene(FLOOR.format(1) + balls), contacts=40)
     at = uk.initial_state(model)
     plain = uk.step(model, at)
@@ -433,9 +404,7 @@ SMOOTH = {
 def short_loss(name: str, steps: int):
     """Loss of a short rollout as a function of positions (tangent) and velocities, and where to take it."""
     body, v = SMOOTH[name]
-    more = (
-        '<equality><connect body1="b" body2="c" anchor=".1 .05 .02"/></equality>' if name == "two joined bodies" else ""
-    )
+    more = '<equality><connect body1="b" body2="c" anchor=".1 .05 .02"/></equality>' if name == "two joined bodies" else ""
     model = uk.load(scene(body, more=more))
     at = uk.initial_state(model, v=v if v is not None else 0.3 * np.arange(1.0, model.nv + 1))
     target = np.random.default_rng(3).normal(size=2 * model.nv)
@@ -457,7 +426,9 @@ def test_hessian_on_smooth_scenes(name):
     assert np.isfinite(H).all()
     np.testing.assert_allclose(H, H.T, atol=1e-8 * np.abs(H).max())
     h = 1e-5
-    columns = [(8 * (slope(d) - slope(-d)) - (slope(2 * d) - slope(-2 * d))) / (12 * h) for d in h * np.eye(len(zero))]
+    columns = [
+        (8 * (slope(d) - slope(-d)) - (slope(2 * d) - slope(-2 * d))) / (12 * h) for d in h * np.eye(len(zero))
+    ]
     np.testing.assert_allclose(H, np.array(columns).T, atol=1e-5 * np.abs(H).max())
 
 

@@ -47,11 +47,7 @@ def test_inverse_of_forward_is_the_applied_force(name):
     now, tau = mapped(both, batch, inputs)
     given = mapped(lambda s, u: applied(model, kinematics.of_state(model, s, u), u, s.v), batch, inputs)
     expected = now.actuation.qfrc - now.passive.held + given
-    scale = (
-        np.abs(now.smooth.bias).max()
-        + np.abs(expected).max()
-        + np.abs(now.smooth.M).max() * np.abs(now.solution.acceleration).max()
-    )
+    scale = np.abs(now.smooth.bias).max() + np.abs(expected).max() + np.abs(now.smooth.M).max() * np.abs(now.solution.acceleration).max()
     assert np.abs(tau - expected).max() < 1e-10 * scale
 
 
@@ -198,9 +194,7 @@ def test_contact_forces_sum_to_the_constraint_force(name, cone):
     assert seen > 10
 
 
-@pytest.mark.parametrize(
-    "name", ["ukemi/humanoid", "ukemi/billiards", "shared/cassie", "gymnasium/hopper", "dm_control/humanoid"]
-)
+@pytest.mark.parametrize("name", ["ukemi/humanoid", "ukemi/billiards", "shared/cassie", "gymnasium/hopper", "dm_control/humanoid"])
 def test_energy_is_that_of_mujoco(name):
     m, model, samples, batch, _ = states(name)
     m.opt.enableflags |= int(mujoco.mjtEnableBit.mjENBL_ENERGY)

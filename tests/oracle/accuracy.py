@@ -1,6 +1,6 @@
 """Measure the agreement with MuJoCo on every model and write docs/accuracy.md.
 
-PYTHONPATH=tests python -m oracle.accuracy [STATES]
+    PYTHONPATH=tests python -m oracle.accuracy [STATES]
 """
 
 import datetime

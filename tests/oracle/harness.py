@@ -195,7 +195,6 @@ def stack(model: uk.Model, samples: list[Sample]) -> tuple[State, Input]:
 
 def ours(model: uk.Model, samples: list[Sample], method: Soft = CONVERGED):
     """Next states, forward dynamics and poses (xpos, xquat, xipos, geom_xpos, geom_xmat) of the samples."""
-
     def one(sample):
         now = method.forward(model, *sample)
         moved = _moved(model, method, *sample, now)

@@ -100,7 +100,8 @@ def compare(a: str, b: str, shapes_a: list[Shape], shapes_b: list[Shape], tol: f
         left = set(mine)
         for d, p, f in zip(distance, point, frame):
             error = {
-                j: max(abs(hits.distance[i, j] - d), abs(hits.point[i, j] - p).max(), abs(hits.frame[i, j] - f).max())
+                j: max(abs(hits.distance[i, j] - d), abs(hits.point[i, j] - p).max(),
+                       abs(hits.frame[i, j] - f).max())
                 for j in left
             }
             best = min(error, key=error.get)
@@ -143,13 +144,15 @@ def test_same_contacts_at_aligned_poses(a, b):
     shapes_a, shapes_b = grid_poses(BATCH, seed=2)
     if (a, b) == ("plane", "capsule"):
         # an upright capsule on a wall: MuJoCo's friction frame is singular there, ours is not
-        keep = [abs(s.mat[:, 2] @ t.mat[:, 2]) < 0.5 or abs(s.mat[0, 2]) < 0.5 for s, t in zip(shapes_a, shapes_b)]
+        keep = [
+            abs(s.mat[:, 2] @ t.mat[:, 2]) < 0.5 or abs(s.mat[0, 2]) < 0.5
+            for s, t in zip(shapes_a, shapes_b)
+        ]
         shapes_a, shapes_b = (list(itertools.compress(x, keep)) for x in (shapes_a, shapes_b))
     if (a, b) == ("capsule", "box"):
         # an end exactly above an edge may give a second contact here, where MuJoCo gives one
-        ends = [
-            t.mat.T @ (s.pos - t.pos + k * s.size[1] * s.mat[:, 2]) for s, t in zip(shapes_a, shapes_b) for k in (-1, 1)
-        ]
+        ends = [t.mat.T @ (s.pos - t.pos + k * s.size[1] * s.mat[:, 2])
+                for s, t in zip(shapes_a, shapes_b) for k in (-1, 1)]
         at_rim = [np.any(abs(e) == shapes_b[i // 2].size) for i, e in enumerate(ends)]
         keep = [not (at_rim[2 * i] or at_rim[2 * i + 1]) for i in range(len(shapes_a))]
         shapes_a, shapes_b = (list(itertools.compress(x, keep)) for x in (shapes_a, shapes_b))
@@ -215,7 +218,9 @@ def test_convex_depth_is_mujocos_or_better(a, b):
         if abs(theirs - distance[deepest]) > 1e-6:
             continue
         shallow += 1
-        agree += abs(ours - distance[deepest]) < 1e-6 and np.all(abs(normal - frame[deepest, 0]) < 1e-3)
+        agree += abs(ours - distance[deepest]) < 1e-6 and np.all(
+            abs(normal - frame[deepest, 0]) < 1e-3
+        )
     assert shallow > 50 and agree >= 0.98 * shallow
 
 
@@ -273,7 +278,9 @@ def test_flat_contact_supports_the_weight(a, b, height, mat, points):
         assert around[:, 1].max() > 0.15 and around[:, 1].min() < -0.15
 
 
-@pytest.mark.parametrize("a, b", [("plane", "box"), ("sphere", "capsule"), ("box", "box"), ("cylinder", "box")])
+@pytest.mark.parametrize(
+    "a, b", [("plane", "box"), ("sphere", "capsule"), ("box", "box"), ("cylinder", "box")]
+)
 def test_float32_agrees(a, b):
     shapes_a, shapes_b = random_poses(300, 0.2, seed=7)
     double = evaluate(a, b, shapes_a, shapes_b)

@@ -97,23 +97,15 @@ def test_joints(name):
 LIMIT = 'limited="true" range="-30 40"'
 DRY = {
     "hinge and slide limits": chain(
-        HINGE.format(LIMIT),
-        SLIDE.format('limited="true" range="-.1 .2"'),
-        HINGE.format('limited="true" range="10 50" ref="20"'),
+        HINGE.format(LIMIT), SLIDE.format('limited="true" range="-.1 .2"'), HINGE.format('limited="true" range="10 50" ref="20"')
     ),
     "limits with margin": chain(
-        HINGE.format(LIMIT + ' margin=".3"'),
-        SLIDE.format('limited="true" range="-.1 .2" margin=".05"'),
-        HINGE.format(""),
+        HINGE.format(LIMIT + ' margin=".3"'), SLIDE.format('limited="true" range="-.1 .2" margin=".05"'), HINGE.format("")
     ),
     "both sides of a limit": chain(
-        HINGE.format('limited="true" range="-5 5" margin=".2"'),
-        SLIDE.format('limited="true" range="0 .1" margin=".07"'),
-        "",
+        HINGE.format('limited="true" range="-5 5" margin=".2"'), SLIDE.format('limited="true" range="0 .1" margin=".07"'), ""
     ),
-    "ball limits": chain(
-        BALL.format('limited="true" range="0 25"'), BALL.format('limited="true" range="0 10" margin=".1"'), ""
-    ),
+    "ball limits": chain(BALL.format('limited="true" range="0 25"'), BALL.format('limited="true" range="0 10" margin=".1"'), ""),
     "softness of limits": chain(
         HINGE.format(LIMIT + ' solreflimit=".05 .7" solimplimit=".5 .8 .3 .4 3"'),
         SLIDE.format('limited="true" range="-.1 .2" solreflimit="-300 -20"'),
@@ -262,15 +254,11 @@ def test_contact_parameters(name, cone, request):
     check(scene(objects(*CONTACTS[name]), f'cone="{cone}"'), active=0.5)
 
 
-@pytest.mark.parametrize(
-    "option", ['impratio="10"', 'impratio=".3"', 'o_solref=".1 1"', 'timestep=".01" integrator="implicitfast"']
-)
+@pytest.mark.parametrize("option", ['impratio="10"', 'impratio=".3"', 'o_solref=".1 1"', 'timestep=".01" integrator="implicitfast"'])
 def test_contact_options(option):
     for cone in CONES:
         # in long steps a thing may reach the pole, a cylinder
-        check(
-            scene(objects('friction=".7"', *['condim="4"'] * 3), option + f' cone="{cone}"'), active=0.5, inexact=True
-        )
+        check(scene(objects('friction=".7"', *['condim="4"'] * 3), option + f' cone="{cone}"'), active=0.5, inexact=True)
 
 
 @pytest.mark.parametrize("cone", CONES)
@@ -286,14 +274,11 @@ def test_explicit_pairs(cone):
 
 
 def test_pairs_override_the_filters_and_excludes_hold():
-    body = (
-        FLOOR.format("")
-        + """
+    body = FLOOR.format("") + """
     <body name="a" pos="0 0 .1"><freejoint/><geom name="ga" size=".1"/>
       <body name="b" pos=".1 0 .1"><joint axis="0 1 0"/><geom name="gb" size=".1"/></body></body>
     <body name="c" pos="-.15 0 .1"><freejoint/><geom name="gc" size=".1"/></body>
     <body name="d" pos="0 .15 .1"><freejoint/><geom name="gd" type="box" size=".1 .1 .1"/></body>"""
-    )
     more = '<contact><pair geom1="ga" geom2="gb" condim="4"/><exclude body1="a" body2="c"/></contact>'
     report = check(scene(body, more=more), active=0.5)
     assert report.contacts > 50
@@ -301,14 +286,11 @@ def test_pairs_override_the_filters_and_excludes_hold():
 
 def test_geoms_of_fixed_bodies():
     """Geoms of world children that do not move collide with what does, and not with each other."""
-    body = (
-        FLOOR.format("")
-        + """
+    body = FLOOR.format("") + """
     <body pos=".1 0 .1" quat=".9 .1 0 0"><geom type="box" size=".2 .2 .1"/>
       <body pos="0 0 .1"><geom type="capsule" size=".05 .2"/><site name="s"/>
         <body pos="0 .3 .2"><joint type="slide" axis="0 0 1"/><joint axis="1 0 0"/><geom size=".1"/></body></body></body>
     <body pos="0 .1 .35"><freejoint/><geom type="box" size=".1 .1 .1"/></body>"""
-    )
     assert check(scene(body), active=0.5).contacts > 30
 
 
@@ -381,31 +363,21 @@ def test_integrators_with_everything(integrator, cone):
 
 def test_gravity_and_fluid():
     check(scene(EVERYTHING, 'gravity="1 -2 3" density="1.2" viscosity=".3" wind="1 2 -1"', EVERYTHING_MORE))
-    check(
-        scene(
-            SPINNING, 'density="20" viscosity=".3" integrator="implicit"', default='<geom contype="0" conaffinity="0"/>'
-        )
-    )
+    check(scene(SPINNING, 'density="20" viscosity=".3" integrator="implicit"', default='<geom contype="0" conaffinity="0"/>'))
 
 
 def test_mocap_bodies():
-    body = (
-        FLOOR.format("")
-        + """
+    body = FLOOR.format("") + """
     <body name="hand" mocap="true" pos="0 0 .5" quat=".9 .2 0 0"><geom type="box" size=".2 .2 .02"/><site name="s" pos="0 0 .1"/></body>
     <body mocap="true" pos="1 0 .1"><geom size=".1"/></body>
     <body name="tool" pos="0 0 .6"><freejoint/><geom size=".05"/></body>
     <body name="load" pos=".1 0 .58"><freejoint/><geom type="capsule" size=".05 .1"/></body>"""
-    )
     assert check(scene(body, more='<equality><weld body1="hand" body2="tool"/></equality>'), active=1.0).contacts > 20
 
 
 def test_keyframes():
-    more = (
-        EVERYTHING_MORE
-        + """<keyframe><key name="one" time="2" ctrl=".1 .2"/>
+    more = EVERYTHING_MORE + """<keyframe><key name="one" time="2" ctrl=".1 .2"/>
     <key name="two" qpos="0 0 .4 .9 .1 .2 0 .1 1 .1 0 .2 .3" qvel=".1 .2 .3 .4 .5 .6 .7 .8 .9 1 1.1"/></keyframe>"""
-    )
     m = mujoco.MjModel.from_xml_string(scene(EVERYTHING, more=more))
     check(m, active=0.5)
     model, d = uk.load(m), mujoco.MjData(m)
