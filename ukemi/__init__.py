@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ukemi.gradient_report import GradientReport, check_gradients
     from ukemi.linear import Linearization, linearize
     from ukemi.loading import load
+    from ukemi.methods.adaptive import Adaptive
     from ukemi.methods.soft import Soft
     from ukemi.model import Input, Model, State, initial_state
     from ukemi.simulate import contacts, energy, inverse, rollout, step, vector_field
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ukemi.status import Status, raise_if_failed
 
 __all__ = [
+    "Adaptive",
     "GradientError",
     "GradientReport",
     "Input",
@@ -72,6 +74,7 @@ _HOMES = {
     "ukemi.gradient_report": ("GradientReport", "check_gradients"),
     "ukemi.linear": ("Linearization", "linearize"),
     "ukemi.loading": ("load",),
+    "ukemi.methods.adaptive": ("Adaptive",),
     "ukemi.methods.soft": ("Soft",),
     "ukemi.model": ("Input", "Model", "State", "initial_state"),
     "ukemi.simulate": ("contacts", "energy", "inverse", "rollout", "step", "vector_field"),

@@ -16,12 +16,15 @@ class Status(enum.IntFlag):
     NOT_CONVERGED = 1
     CONTACT_OVERFLOW = 2
     NOT_FINITE = 4
+    STEPS_EXHAUSTED = 256
 
 
 SENTENCES = {
     Status.NOT_CONVERGED: "the constraint solver did not converge; raise its iterations or soften the contacts",
     Status.CONTACT_OVERFLOW: "more contacts arose than the model can hold and the farthest were dropped; "
     "load it with a larger `contacts=`",
+    Status.STEPS_EXHAUSTED: "the adaptive integrator ran out of steps before the end of a time step, so the motion is cut "
+    "short; raise its max_steps or its tolerances, shorten the time step or soften the contacts",
     Status.NOT_FINITE: "a position or velocity is infinite or NaN; reduce the time step or the forces",
 }
 

@@ -1,0 +1,203 @@
+"""DiffMJX's adaptive integration: the soft law as an ordinary differential equation, integrated under error control.
+
+x' = F(x), x = (q, v, act), over one model time step with controls held (Paulus et al., section 3.1). Quaternions move in
+R⁴, where kinematics normalises them, and are made unit again at the end of the step. What derivatives see of the search
+for step sizes are the accepted steps alone: each is taken again from the state where it began, and differentiated.
+"""
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
+
+from ukemi import spatial
+from ukemi.batching import one_by_one
+from ukemi.errors import InputError
+from ukemi.forces import activation_motion, clamp_activation, hold_activation
+from ukemi.gradient import filled, isolated, pushforward, root
+from ukemi.kinematics import coordinate_rate
+from ukemi.maps import pick
+from ukemi.methods.base import Method, columns
+from ukemi.methods.soft import Soft
+from ukemi.methods.stepping import Effort, Path, advance, search
+from ukemi.model import Cache, Input, Model, State
+from ukemi.status import Status, bit
+
+ADJOINTS = ("checkpointed", "backsolve")
+
+
+class Memory(NamedTuple):
+    """What passes from one evaluation of F to the next; it does not change what they converge to."""
+
+    warm: Array  # (nv,) the last acceleration
+    iterations: Array  # () of the solver, so far
+    converged: Array  # () bool: of all accepted steps
+    overflow: Array  # () bool: of any accepted step
+
+
+class Problem(NamedTuple):
+    """Everything that a step depends on."""
+
+    model: Model
+    inputs: Input
+    start: Array  # (nq + nv + na,)
+    warm: Array  # (nv,)
+
+
+class Adaptive(Method):
+    """The soft law in continuous time, integrated over each model time step with error control.
+
+    rtol, atol: tolerances of a step's error, relative and absolute; solver: one of Diffrax's explicit Runge–Kutta
+    methods; controller: one of Diffrax's step-size controllers, in place of a PI controller of these tolerances;
+    max_steps: bound on the steps tried per model time step, beyond which `Status.STEPS_EXHAUSTED` is set;
+    soft: the contact law, whose integrator is not used.
+    """
+
+    rtol: float = eqx.field(static=True, default=1e-6)
+    atol: float = eqx.field(static=True, default=1e-8)
+    solver: diffrax.AbstractERK = diffrax.Tsit5()
+    controller: diffrax.AbstractStepSizeController | None = None
+    adjoint: str = eqx.field(static=True, default="checkpointed")
+    max_steps: int = eqx.field(static=True, default=256)
+    soft: Soft = Soft()
+
+    def __check_init__(self):
+        if not isinstance(self.solver, diffrax.AbstractERK):
+            raise InputError(
+                f"Adaptive(solver={self.solver!r}): choose one of Diffrax's explicit Runge–Kutta methods, such as "
+                "diffrax.Tsit5(), diffrax.Dopri8() or diffrax.Bosh3()."
+            )
+        if self.adjoint not in ADJOINTS:
+            raise InputError(f"Adaptive(adjoint={self.adjoint!r}): choose 'checkpointed' or 'backsolve'.")
+        for name in ("rtol", "atol", "max_steps"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"Adaptive({name}={getattr(self, name)!r}): must be positive.")
+
+    def step(self, model: Model, state: State, inputs: Input) -> State:
+        """The state one model time step later."""
+        return self._step(model, state, inputs, dense=False)
+
+    def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+        """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
+        return columns(partial(self._step, dense=True), model, state, inputs)
+
+    def path(self, model: Model, state: State, inputs: Input) -> tuple[Path, Effort]:
+        """The steps that one model time step is made of; to look inside, not to differentiate."""
+        (path, _), (_, effort) = self._search(_problem(model, state, inputs))
+        return path, effort
+
+    def _step(self, model: Model, state: State, inputs: Input, dense: bool) -> State:
+        solve = root(lambda problem: self._search(problem), partial(self._derivative, dense))
+        path, (memory, effort) = solve(_problem(model, state, inputs))
+        q, v, act = _split(model, isolated(_settled)(model, path.end))
+        finite = jnp.isfinite(path.end).all()
+        status = (
+            state.status
+            | bit(Status.NOT_FINITE, ~finite)
+            | bit(Status.NOT_CONVERGED, ~memory.converged & finite)
+            | bit(Status.CONTACT_OVERFLOW, memory.overflow)
+            | bit(Status.STEPS_EXHAUSTED, ~effort.complete)
+        )
+        cache = Cache(acceleration=lax.stop_gradient(memory.warm), iterations=memory.iterations)
+        return State(q, v, act, state.time + model.options.timestep, status, cache)
+
+    def _controller(self):
+        # the coefficients that Diffrax recommends for mildly stiff problems, as DiffMJX's authors use (Fig. 17)
+        return self.controller or diffrax.PIDController(self.rtol, self.atol, pcoeff=0.2, icoeff=0.4)
+
+    def _search(self, problem: Problem) -> tuple[Path, tuple[Memory, Effort]]:
+        def find(problem: Problem):
+            length = problem.model.options.timestep
+            solver, controller = self.solver, self._controller()
+            field = partial(self._field, problem, False)
+            path, memory, effort = search(
+                field, problem.start, _memory(problem.warm), length, solver, controller, self.max_steps
+            )
+            return path, (memory, effort)
+
+        return one_by_one(find)(problem)
+
+    def _field(self, problem: Problem, dense: bool, x: Array, memory: Memory) -> tuple[Array, Memory]:
+        """F: rates of coordinates, velocities and activations."""
+        model, inputs = problem.model, problem.inputs
+        q, v, act = _split(model, x)
+        zero = jnp.zeros((), jnp.int32)
+        state = State(q, v, act, jnp.zeros_like(x[0]), zero, Cache(memory.warm, zero))
+        motion = self.soft.accelerate(model, state, inputs, dense=dense)
+        rate, _ = activation_motion(model, motion.kin, q, act, inputs.ctrl)
+        after = Memory(
+            warm=lax.stop_gradient(motion.acceleration),
+            iterations=memory.iterations + motion.iterations,
+            converged=memory.converged & motion.converged,
+            overflow=memory.overflow | motion.contacts.overflow,
+        )
+        held = hold_activation(model, act, rate)
+        return _join(coordinate_rate(model.tree, q, v), motion.acceleration, held), after
+
+    def _derivative(self, dense: bool, path: Path, problem: Problem, along: Problem) -> Path | None:
+        """Derivative of the accepted steps, one after the other, their shares of the time step being constant."""
+        if all(map(_symbolic, jax.tree.leaves(along, is_leaf=_symbolic))):
+            return None
+
+        def taken(args):
+            x, share, problem = args
+            h = share * problem.model.options.timestep
+            return advance(partial(self._field, problem, dense), x, _memory(problem.warm), h, self.solver)
+
+        def move(dx, x, share):
+            return pushforward(taken, (x, share, problem), (dx, _zero(share), along))
+
+        @partial(jax.checkpoint, prevent_cse=False)
+        def step(dx, row):
+            x, share = row
+            return lax.cond(share > 0, lambda dx: move(dx, x, share), lambda dx: dx, dx), dx
+
+        start = filled(along.start, problem.start)
+        end, states = lax.scan(step, start, (path.states, path.shares))
+        states = jnp.where(path.shares[:, None] > 0, states, 0.0)
+        return Path(end, states, jnp.zeros_like(path.shares))
+
+
+def _settled(model: Model, x: Array) -> Array:
+    """The state with quaternions of unit length and activations within their ranges."""
+    q, v, act = _split(model, x)
+    tree = model.tree
+    if len(tree.quat_joints):
+        unit = spatial.quat_normalize(pick(q, tree.quat_qpos))
+        order = np.argsort(np.concatenate([tree.linear_qpos, tree.quat_qpos.ravel()]))
+        q = pick(jnp.concatenate([pick(q, tree.linear_qpos), unit.ravel()]), order)
+    return _join(q, v, clamp_activation(model, act))
+
+
+def _symbolic(tangent) -> bool:
+    return isinstance(tangent, SymbolicZero)
+
+
+def _zero(x: Array):
+    return SymbolicZero(jax.typeof(x).to_tangent_aval())
+
+
+def _problem(model: Model, state: State, inputs: Input) -> Problem:
+    start = _join(state.q, state.v, state.act)
+    return Problem(model, inputs, start, lax.stop_gradient(state.cache.acceleration))
+
+
+def _memory(warm: Array) -> Memory:
+    return Memory(warm, jnp.zeros((), jnp.int32), jnp.ones((), bool), jnp.zeros((), bool))
+
+
+def _join(q: Array, v: Array, act: Array) -> Array:
+    return jnp.concatenate([q, v, act] if len(act) else [q, v])
+
+
+def _split(model: Model, x: Array) -> tuple[Array, Array, Array]:
+    # An empty slice of a loop's result makes XLA's importer drop attributes of the LAPACK calls inside the loop.
+    act = x[model.nq + model.nv :] if model.na else jnp.zeros(0, x.dtype)
+    return x[: model.nq], x[model.nq : model.nq + model.nv], act
