@@ -26,7 +26,7 @@ from ukemi.kinematics import coordinate_rate
 from ukemi.maps import pick
 from ukemi.methods.base import Method, columns
 from ukemi.methods.soft import Soft
-from ukemi.methods.stepping import Effort, Path, advance, search
+from ukemi.methods.stepping import Effort, Path, retrace, retrace_reversibly, search
 from ukemi.model import Cache, Input, Model, State
 from ukemi.status import Status, bit
 
@@ -80,21 +80,18 @@ class Adaptive(Method):
             if not getattr(self, name) > 0:
                 raise InputError(f"Adaptive({name}={getattr(self, name)!r}): must be positive.")
 
-    def step(self, model: Model, state: State, inputs: Input) -> State:
-        """The state one model time step later."""
-        return self._step(model, state, inputs, dense=False)
-
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
-        return columns(partial(self._step, dense=True), model, state, inputs)
+        return columns(self.step, model, state, inputs)
 
     def path(self, model: Model, state: State, inputs: Input) -> tuple[Path, Effort]:
         """The steps that one model time step is made of; to look inside, not to differentiate."""
-        (path, _), (_, effort) = self._search(_problem(model, state, inputs))
+        path, (_, effort) = self._search(_problem(model, state, inputs))
         return path, effort
 
-    def _step(self, model: Model, state: State, inputs: Input, dense: bool) -> State:
-        solve = root(lambda problem: self._search(problem), partial(self._derivative, dense))
+    def step(self, model: Model, state: State, inputs: Input) -> State:
+        """The state one model time step later."""
+        solve = root(lambda problem: self._search(problem), self._derivative)
         path, (memory, effort) = solve(_problem(model, state, inputs))
         q, v, act = _split(model, isolated(_settled)(model, path.end))
         finite = jnp.isfinite(path.end).all()
@@ -141,28 +138,42 @@ class Adaptive(Method):
         held = hold_activation(model, act, rate)
         return _join(coordinate_rate(model.tree, q, v), motion.acceleration, held), after
 
-    def _derivative(self, dense: bool, path: Path, problem: Problem, along: Problem) -> Path | None:
-        """Derivative of the accepted steps, one after the other, their shares of the time step being constant."""
-        if all(map(_symbolic, jax.tree.leaves(along, is_leaf=_symbolic))):
-            return None
+    def _derivative(self, path: Path, problem: Problem, along: Problem) -> Path | None:
+        """Derivative of the accepted steps, whose shares of the time step are constant."""
+        parameters = along.model, dataclasses.replace(along.inputs, ctrl=None)
+        if all(map(_symbolic, jax.tree.leaves(parameters, is_leaf=_symbolic))):
+            tangents = along.start, along.inputs.ctrl
+            if all(map(_symbolic, tangents)):
+                return None
+            dx, du = (filled(t, like) for t, like in zip(tangents, (problem.start, problem.inputs.ctrl), strict=True))
+            change = self._transition(path, problem) @ jnp.concatenate([dx, du])
+        else:
+            change = pushforward(partial(self._replay, path), problem, along)
+        return Path(change, jnp.zeros_like(path.shares))
 
-        def taken(args):
-            x, share, problem = args
-            h = share * problem.model.options.timestep
-            return advance(partial(self._field, problem, dense), x, _memory(problem.warm), h, self.solver)
+    def _replay(self, path: Path, problem: Problem) -> Array:
+        steps = path.shares * problem.model.options.timestep
+        field = partial(self._field, problem, False)
+        return retrace_reversibly(field, problem.start, _memory(problem.warm), steps, self.solver)
 
-        def move(dx, x, share):
-            return pushforward(taken, (x, share, problem), (dx, _zero(share), along))
+    def _transition(self, path: Path, problem: Problem) -> Array:
+        """∂x(h) (n, n + nu) in x and controls, carried along the steps: X' = F_x X + F_u."""
+        n, ctrl = len(problem.start), problem.inputs.ctrl
 
-        @partial(jax.checkpoint, prevent_cse=False)
-        def step(dx, row):
-            x, share = row
-            return lax.cond(share > 0, lambda dx: move(dx, x, share), lambda dx: dx, dx), dx
+        def field(Y: Array, memory: Memory):
+            def rates(x, ctrl):
+                inputs = dataclasses.replace(problem.inputs, ctrl=ctrl)
+                return self._field(problem._replace(inputs=inputs), True, x, memory)
 
-        start = filled(along.start, problem.start)
-        end, states = lax.scan(step, start, (path.states, path.shares))
-        states = jnp.where(path.shares[:, None] > 0, states, 0.0)
-        return Path(end, states, jnp.zeros_like(path.shares))
+            rate, push, memory = jax.linearize(rates, Y[:, 0], ctrl, has_aux=True)
+            X = Y[:, 1:]
+            change = jax.vmap(push, in_axes=(1, 1), out_axes=1)(X, jnp.eye(len(ctrl), n + len(ctrl), n, dtype=X.dtype))
+            return jnp.concatenate([rate[:, None], change], -1), memory
+
+        X = jnp.eye(n, n + len(ctrl), dtype=problem.start.dtype)
+        Y = jnp.concatenate([problem.start[:, None], X], -1)
+        steps = path.shares * problem.model.options.timestep
+        return retrace(field, Y, _memory(problem.warm), steps, self.solver)[:, 1:]
 
 
 def _settled(model: Model, x: Array) -> Array:
@@ -178,10 +189,6 @@ def _settled(model: Model, x: Array) -> Array:
 
 def _symbolic(tangent) -> bool:
     return isinstance(tangent, SymbolicZero)
-
-
-def _zero(x: Array):
-    return SymbolicZero(jax.typeof(x).to_tangent_aval())
 
 
 def _problem(model: Model, state: State, inputs: Input) -> Problem:

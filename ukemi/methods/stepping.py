@@ -1,11 +1,12 @@
 """Explicit Runge–Kutta steps whose size a controller chooses: coefficients and controllers are Diffrax's.
 
-`search` finds the steps and owns no derivative. Steps that are known, `advance` takes again: that is what derivatives
-see, and all that they see. The search threads a memory through all evaluations, for warm starts and for failures, which
+`search` finds the steps and owns no derivative. `retrace` takes steps that are known again: that is what derivatives see,
+and all that they see. The search threads a memory through all evaluations, for warm starts and for failures, which
 an interface to a bare vector field would lose.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import diffrax
@@ -18,12 +19,14 @@ from jax import Array, lax
 Field = Callable[[Array, Any], tuple[Array, Any]]
 
 
-class Path(NamedTuple):
-    """The accepted steps of an interval, the first `accepted` rows; the others hold zeros."""
+BLOCK = 16  # steps that a reverse pass skips together where they were not needed
 
-    end: Array  # (n,) where the interval ends
-    states: Array  # (max_steps, n) where each step begins
-    shares: Array  # (max_steps,) of the interval that each step takes
+
+class Path(NamedTuple):
+    """Where an interval ends, and the accepted steps that lead there."""
+
+    end: Array  # (n,)
+    shares: Array  # (max_steps,) of the interval that each step takes; zero for those that were not needed
 
 
 class Effort(NamedTuple):
@@ -44,7 +47,6 @@ class _Walk(NamedTuple):
     next: Array
     memory: Any
     control: Any  # the controller's state
-    states: Array
     shares: Array
     accepted: Array
     tried: Array
@@ -82,7 +84,6 @@ def search(
             next=jnp.where(last, length, after),
             memory=jax.tree.map(lambda new, old: jnp.where(keep, new, old), memory, walk.memory),
             control=_arrays(control),
-            states=jnp.where(keep, lax.dynamic_update_index_in_dim(walk.states, walk.y, k, 0), walk.states),
             shares=walk.shares.at[k].set(jnp.where(keep, h / length, 0.0)),
             accepted=k + keep,
             tried=walk.tried + 1,
@@ -90,21 +91,45 @@ def search(
         )
 
     none, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-    states, shares = jnp.zeros((max_steps, len(y)), y.dtype), jnp.zeros(max_steps, y.dtype)
+    shares = jnp.zeros(max_steps, y.dtype)
     first = jnp.minimum(jnp.asarray(first, y.dtype), length)
-    begin = _Walk(y, jnp.zeros_like(y), no, start, first, memory, _arrays(control), states, shares, none, none, no)
+    begin = _Walk(y, jnp.zeros_like(y), no, start, first, memory, _arrays(control), shares, none, none, no)
     walk = lax.while_loop(ahead, attempt, begin)
-    return (
-        Path(walk.y, walk.states, walk.shares),
-        walk.memory,
-        Effort(walk.accepted, walk.tried, walk.time >= length),
-    )
+    return Path(walk.y, walk.shares), walk.memory, Effort(walk.accepted, walk.tried, walk.time >= length)
 
 
-def advance(field: Field, y: Array, memory, h: Array, solver) -> Array:
-    """One step of given size h; differentiable if the field is."""
+def retrace(field: Field, y: Array, memory, steps: Array, solver) -> Array:
+    """Take known steps (max_steps,) again, up to the first of size zero; differentiable in forward mode."""
+
+    def ahead(carry):
+        _, k = carry
+        return (k < len(steps)) & (steps[jnp.minimum(k, len(steps) - 1)] > 0)
+
+    def step(carry):
+        y, k = carry
+        return _advance(field, y, memory, steps[k], solver), k + 1
+
+    return lax.while_loop(ahead, step, (y, jnp.zeros((), jnp.int32)))[0]
+
+
+def retrace_reversibly(field: Field, y: Array, memory, steps: Array, solver) -> Array:
+    """The same, also differentiable in reverse mode, which recomputes one step at a time."""
+
+    @partial(jax.checkpoint, prevent_cse=False)
+    def step(y, h):
+        return lax.cond(h > 0, lambda y: _advance(field, y, memory, h, solver), lambda y: y, y), None
+
+    @partial(jax.checkpoint, prevent_cse=False)
+    def block(y, steps):
+        return lax.cond(steps[0] > 0, lambda y: lax.scan(step, y, steps)[0], lambda y: y, y), None
+
+    steps = jnp.pad(steps, (0, -len(steps) % BLOCK)).reshape(-1, BLOCK)
+    return lax.scan(block, y, steps)[0]
+
+
+def _advance(field: Field, y: Array, memory, h: Array, solver) -> Array:
     tableau = _Tableau.of(solver, y.dtype)
-    return y + h * (tableau.weights @ tableau.traced_stages(field, y, h, memory))
+    return y + h * jnp.tensordot(tableau.weights, tableau.traced_stages(field, y, h, memory), 1)
 
 
 def _arrays(tree):
@@ -148,9 +173,9 @@ class _Tableau(NamedTuple):
         def stage(carry, row):
             K, memory = carry
             lower, slot = row
-            rate, memory = field(y + h * (lower @ K), memory)
-            return (K + slot[:, None] * rate, memory), None
+            rate, memory = field(y + h * jnp.tensordot(lower, K, 1), memory)
+            return (K + jnp.multiply.outer(slot, rate), memory), None
 
-        none = jnp.zeros((len(self.weights), len(y)), y.dtype)
+        none = jnp.zeros((len(self.weights), *y.shape), y.dtype)
         (K, _), _ = lax.scan(stage, (none, memory), (self.lower[:used], slots[:used]))
         return K
