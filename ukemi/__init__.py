@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from ukemi.methods.adaptive import Adaptive
     from ukemi.methods.soft import Soft
     from ukemi.model import Input, Model, State, initial_state
+    from ukemi.rules import Exact, FromDistance
     from ukemi.simulate import contacts, energy, inverse, rollout, step, vector_field
     from ukemi.softness import smooth_onset
     from ukemi.status import Status, raise_if_failed
 
 __all__ = [
     "Adaptive",
+    "Exact",
+    "FromDistance",
     "GradientError",
     "GradientReport",
     "Input",
@@ -77,6 +80,7 @@ _HOMES = {
     "ukemi.methods.adaptive": ("Adaptive",),
     "ukemi.methods.soft": ("Soft",),
     "ukemi.model": ("Input", "Model", "State", "initial_state"),
+    "ukemi.rules": ("Exact", "FromDistance"),
     "ukemi.simulate": ("contacts", "energy", "inverse", "rollout", "step", "vector_field"),
     "ukemi.softness": ("smooth_onset",),
     "ukemi.status": ("Status", "raise_if_failed"),

@@ -20,6 +20,7 @@ from ukemi.maps import pick
 from ukemi.model import Model
 from ukemi.penalty import Penalty, RowKinds
 from ukemi.penalty import force as force_of
+from ukemi.rules import FromDistance
 from ukemi.softness import TINY, Softness, impedance, stiffness_damping
 from ukemi.tree import BALL
 
@@ -119,8 +120,8 @@ def _limit_rows(model: Model, q: Array) -> Block:
 # ---- all together --------------------------------------------------------------------------------------------------
 
 
-def row_kinds(model: Model, cone: str) -> RowKinds:
-    """Number and kinds of the rows of a model."""
+def row_kinds(model: Model, cone: str, ahead: FromDistance | None = None) -> RowKinds:
+    """Number and kinds of the rows of a model, and from which distance on contacts act."""
     disabled = model.options.layout.disabled
     if "constraint" in disabled:
         return RowKinds(0, 0, 0, 0, 1, cone, False)
@@ -135,6 +136,7 @@ def row_kinds(model: Model, cone: str) -> RowKinds:
         dim=layout.dim,
         cone=cone,
         frictionless=1 in dims and layout.dim > 1,
+        ahead=ahead,
     )
 
 

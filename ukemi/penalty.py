@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from ukemi import spatial
+from ukemi.rules import FromDistance
 from ukemi.tree import Static
 
 # Contacts come nearest first; work on them goes by chunks of this many and stops after the last active one.
@@ -30,6 +31,7 @@ class RowKinds(Static):
     dim: int  # rows per contact
     cone: str  # pyramidal or elliptic
     frictionless: bool  # some contact of a frictional model has no friction
+    ahead: FromDistance | None = None  # contacts act from a distance: the law that a gradient rule looks at
 
     @property
     def scalar(self) -> int:

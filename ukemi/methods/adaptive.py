@@ -28,6 +28,7 @@ from ukemi.methods.base import Method, columns
 from ukemi.methods.soft import Soft
 from ukemi.methods.stepping import Effort, Path, retrace, retrace_reversibly, search
 from ukemi.model import Cache, Input, Model, State
+from ukemi.rules import Exact, FromDistance, Rule, require
 from ukemi.status import Status, bit
 
 ADJOINTS = ("checkpointed", "backsolve")
@@ -40,6 +41,7 @@ class Memory(NamedTuple):
     iterations: Array  # () of the solver, so far
     converged: Array  # () bool: of all accepted steps
     overflow: Array  # () bool: of any accepted step
+    far_overflow: Array  # () bool
 
 
 class Problem(NamedTuple):
@@ -56,7 +58,7 @@ class Adaptive(Method):
 
     rtol, atol: tolerances of a step's error, relative and absolute; solver: one of Diffrax's explicit Runge–Kutta
     methods; controller: one of Diffrax's step-size controllers, in place of a PI controller of these tolerances;
-    max_steps: bound on the steps tried per model time step, beyond which `Status.STEPS_EXHAUSTED` is set;
+    gradient: `Exact()` or `FromDistance(...)`; max_steps: bound on the steps tried per model time step, beyond which `Status.STEPS_EXHAUSTED` is set;
     soft: the contact law, whose integrator is not used.
     """
 
@@ -66,6 +68,7 @@ class Adaptive(Method):
     controller: diffrax.AbstractStepSizeController | None = None
     adjoint: str = eqx.field(static=True, default="checkpointed")
     max_steps: int = eqx.field(static=True, default=256)
+    gradient: Rule = Exact()
     soft: Soft = Soft()
 
     def __check_init__(self):
@@ -74,6 +77,7 @@ class Adaptive(Method):
                 f"Adaptive(solver={self.solver!r}): choose one of Diffrax's explicit Runge–Kutta methods, such as "
                 "diffrax.Tsit5(), diffrax.Dopri8() or diffrax.Bosh3()."
             )
+        require("Adaptive", self.gradient, (Exact, FromDistance))
         if self.adjoint not in ADJOINTS:
             raise InputError(f"Adaptive(adjoint={self.adjoint!r}): choose 'checkpointed' or 'backsolve'.")
         for name in ("rtol", "atol", "max_steps"):
@@ -100,10 +104,14 @@ class Adaptive(Method):
             | bit(Status.NOT_FINITE, ~finite)
             | bit(Status.NOT_CONVERGED, ~memory.converged & finite)
             | bit(Status.CONTACT_OVERFLOW, memory.overflow)
+            | bit(Status.FAR_OVERFLOW, memory.far_overflow)
             | bit(Status.STEPS_EXHAUSTED, ~effort.complete)
         )
         cache = Cache(acceleration=lax.stop_gradient(memory.warm), iterations=memory.iterations)
         return State(q, v, act, state.time + model.options.timestep, status, cache)
+
+    def _law(self) -> Soft:
+        return self.soft if isinstance(self.gradient, Exact) else dataclasses.replace(self.soft, gradient=self.gradient)
 
     def _controller(self):
         # the coefficients that Diffrax recommends for mildly stiff problems, as DiffMJX's authors use (Fig. 17)
@@ -127,13 +135,14 @@ class Adaptive(Method):
         q, v, act = _split(model, x)
         zero = jnp.zeros((), jnp.int32)
         state = State(q, v, act, jnp.zeros_like(x[0]), zero, Cache(memory.warm, zero))
-        motion = self.soft.accelerate(model, state, inputs, dense=dense)
+        motion = self._law().accelerate(model, state, inputs, dense=dense)
         rate, _ = activation_motion(model, motion.kin, q, act, inputs.ctrl)
         after = Memory(
             warm=lax.stop_gradient(motion.acceleration),
             iterations=memory.iterations + motion.iterations,
             converged=memory.converged & motion.converged,
             overflow=memory.overflow | motion.contacts.overflow,
+            far_overflow=memory.far_overflow | motion.far_overflow,
         )
         held = hold_activation(model, act, rate)
         return _join(coordinate_rate(model.tree, q, v), motion.acceleration, held), after
@@ -197,7 +206,8 @@ def _problem(model: Model, state: State, inputs: Input) -> Problem:
 
 
 def _memory(warm: Array) -> Memory:
-    return Memory(warm, jnp.zeros((), jnp.int32), jnp.ones((), bool), jnp.zeros((), bool))
+    no = jnp.zeros((), bool)
+    return Memory(warm, jnp.zeros((), jnp.int32), converged=~no, overflow=no, far_overflow=no)
 
 
 def _join(q: Array, v: Array, act: Array) -> Array:

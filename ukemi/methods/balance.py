@@ -213,6 +213,8 @@ def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> s_
         return total
     layout, shapes = here.model.pairs.layout, Shape(*geom_frames(here.model, here.kin), here.model.geoms.size)
     margin, gap = reach_of_pairs(here.model)
+    if kinds.ahead:
+        margin = margin + kinds.ahead.width
     still = s_.still_groups(here.model)
     G = one_by_one(partial(responses, layout, False, still))(margin + gap, shapes, here.contacts)
     geoms = jnp.asarray(layout.geoms)[here.contacts.pair]
