@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.custom_derivatives import SymbolicZero
+from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
+from jax.flatten_util import ravel_pytree
 
 from ukemi import spatial
 from ukemi.batching import one_by_one
@@ -24,7 +25,7 @@ from ukemi.forces import activation_motion, clamp_activation, hold_activation
 from ukemi.gradient import filled, isolated, pushforward, root
 from ukemi.kinematics import coordinate_rate
 from ukemi.maps import pick
-from ukemi.methods.base import Method, columns
+from ukemi.methods.base import Method, columns, rows
 from ukemi.methods.soft import Soft
 from ukemi.methods.stepping import Effort, Path, retrace, retrace_reversibly, search
 from ukemi.model import Cache, Input, Model, State
@@ -56,14 +57,14 @@ class Problem(NamedTuple):
 class Adaptive(Method):
     """The soft law in continuous time, integrated over each model time step with error control.
 
-    rtol, atol: tolerances of a step's error, relative and absolute; solver: one of Diffrax's explicit Runge–Kutta
+    rtol, atol: tolerances of a step's error, relative and absolute, by default 1e-6 and 1e-8; solver: one of Diffrax's explicit Runge–Kutta
     methods; controller: one of Diffrax's step-size controllers, in place of a PI controller of these tolerances;
     gradient: `Exact()` or `FromDistance(...)`; max_steps: bound on the steps tried per model time step, beyond which `Status.STEPS_EXHAUSTED` is set;
     soft: the contact law, whose integrator is not used.
     """
 
-    rtol: float = eqx.field(static=True, default=1e-6)
-    atol: float = eqx.field(static=True, default=1e-8)
+    rtol: float | None = eqx.field(static=True, default=None)
+    atol: float | None = eqx.field(static=True, default=None)
     solver: diffrax.AbstractERK = diffrax.Tsit5()
     controller: diffrax.AbstractStepSizeController | None = None
     adjoint: str = eqx.field(static=True, default="checkpointed")
@@ -81,11 +82,16 @@ class Adaptive(Method):
         if self.adjoint not in ADJOINTS:
             raise InputError(f"Adaptive(adjoint={self.adjoint!r}): choose 'checkpointed' or 'backsolve'.")
         for name in ("rtol", "atol", "max_steps"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"Adaptive({name}={getattr(self, name)!r}): must be positive.")
+            given = getattr(self, name)
+            if given is not None and not given > 0:
+                raise InputError(f"Adaptive({name}={given!r}): must be positive.")
+        if self.controller is not None and (self.rtol is not None or self.atol is not None):
+            raise InputError("Adaptive: a controller has tolerances of its own; give either it or rtol and atol.")
 
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
+        if self.adjoint == "backsolve":
+            return rows(self.step, model, state, inputs)
         return columns(self.step, model, state, inputs)
 
     def path(self, model: Model, state: State, inputs: Input) -> tuple[Path, Effort]:
@@ -95,7 +101,7 @@ class Adaptive(Method):
 
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
-        solve = root(lambda problem: self._search(problem), self._derivative)
+        solve = root(self._search, self._derivative) if self.adjoint == "checkpointed" else self._backsolved()
         path, (memory, effort) = solve(_problem(model, state, inputs))
         q, v, act = _split(model, isolated(_settled)(model, path.end))
         finite = jnp.isfinite(path.end).all()
@@ -115,7 +121,7 @@ class Adaptive(Method):
 
     def _controller(self):
         # the coefficients that Diffrax recommends for mildly stiff problems, as DiffMJX's authors use (Fig. 17)
-        return self.controller or diffrax.PIDController(self.rtol, self.atol, pcoeff=0.2, icoeff=0.4)
+        return self.controller or diffrax.PIDController(self.rtol or 1e-6, self.atol or 1e-8, pcoeff=0.2, icoeff=0.4)
 
     def _search(self, problem: Problem) -> tuple[Path, tuple[Memory, Effort]]:
         def find(problem: Problem):
@@ -183,6 +189,72 @@ class Adaptive(Method):
         Y = jnp.concatenate([problem.start[:, None], X], -1)
         steps = path.shares * problem.model.options.timestep
         return retrace(field, Y, _memory(problem.warm), steps, self.solver)[:, 1:]
+
+    def _backsolved(self):
+        """`_search` with the continuous adjoint (Paulus et al., eq. 6 and 7), solved from the end back to the start.
+
+        λ' = −λ F_x and θ̄' = −λ F_θ, together with x itself, under the same error control as the motion.
+        """
+
+        @jax.custom_vjp
+        def solve(problem: Problem):
+            return self._search(problem)
+
+        def forward(problem):
+            live = jax.tree.map(lambda leaf: jnp.zeros(()) if leaf.perturbed else None, problem, is_leaf=_marked)
+            problem = jax.tree.map(lambda leaf: leaf.value, problem, is_leaf=_marked)
+            found = solve(problem)
+            return found, (problem, live, found[0].end)
+
+        def backward(residual, cotangents):
+            problem, live, end = residual
+            final = cotangents[0].end
+            if _symbolic(final):
+                return (jax.tree.map(jnp.zeros_like, problem),)
+            return (self._adjoint(problem, live, end, final),)
+
+        solve.defvjp(forward, backward, symbolic_zeros=True)
+        return solve
+
+    def _adjoint(self, problem: Problem, live: Problem, end: Array, final: Array) -> Problem:
+        """Cotangents of the problem for the cotangent `final` (n,) of where it ends."""
+        live = live._replace(start=None, warm=None)
+        leaves, structure = jax.tree.flatten(problem)
+        marks = jax.tree.leaves(live, is_leaf=lambda x: x is None)
+        which = [k for k, mark in enumerate(marks) if mark is not None]
+        theta, unravel = ravel_pytree([leaves[k] for k in which])
+        n, length = len(end), problem.model.options.timestep
+
+        def given(theta) -> Problem:
+            full = list(leaves)
+            for k, value in zip(which, unravel(theta), strict=True):
+                full[k] = value
+            return jax.tree.unflatten(structure, full)
+
+        def field(Y: Array, memory: Memory):
+            def rates(x, theta):
+                return self._field(given(theta), False, x, memory)
+
+            rate, pull, memory = jax.vjp(rates, Y[:n], theta, has_aux=True)
+            return jnp.concatenate([-rate, *pull(Y[n : 2 * n])]), memory
+
+        def back(end, final, theta):
+            Y = jnp.concatenate([end, final, jnp.zeros_like(theta)])
+            options = self.solver, self._controller(), self.max_steps
+            path, _, effort = search(field, Y, _memory(problem.warm), length, *options)
+            return jnp.where(effort.complete, path.end, jnp.nan)  # no gradient is better than a wrong one
+
+        Y = back(end, final, theta)
+        out = jax.tree.map(jnp.zeros_like, leaves)
+        for k, value in zip(which, unravel(Y[2 * n :]), strict=True):
+            out[k] = value
+        out = jax.tree.unflatten(structure, out)._replace(start=Y[n : 2 * n])
+        later = final @ self._field(problem, False, end, _memory(problem.warm))[0]  # a longer step goes on from the end
+        return eqx.tree_at(lambda p: p.model.options.timestep, out, out.model.options.timestep + later)
+
+
+def _marked(leaf) -> bool:
+    return isinstance(leaf, CustomVJPPrimal)
 
 
 def _settled(model: Model, x: Array) -> Array:

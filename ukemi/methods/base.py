@@ -46,6 +46,21 @@ def columns(step, model: Model, state: State, inputs: Input) -> tuple[State, Arr
     return after, jax.vmap(column, out_axes=1)(basis)
 
 
+def rows(step, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+    """The same by pulling every coordinate of the next state back, for steps that only have reverse mode."""
+    after = step(model, state, inputs)
+
+    def moved(shift, v, act, ctrl):
+        q = state.q + coordinate_rate(model.tree, state.q, shift)
+        there = eqx.tree_at(lambda s: (s.q, s.v, s.act), state, (q, v, act))
+        then = step(model, there, eqx.tree_at(lambda i: i.ctrl, inputs, ctrl))
+        return jnp.concatenate([tangent_vector(model.tree, after.q, then.q), then.v, then.act])
+
+    at = jnp.zeros_like(state.v), state.v, state.act, inputs.ctrl
+    present = tuple(k for k, x in enumerate(at) if x.size)
+    return after, jnp.concatenate(jax.jacrev(moved, argnums=present)(*at), -1)
+
+
 def tangent(model: Model, state: State, change: State) -> Array:
     """A change of the state as a vector (2nv + na,): positions in tangent space, velocities, activations."""
     return jnp.concatenate([tangent_vector(model.tree, state.q, change.q), change.v, change.act])
