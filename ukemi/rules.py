@@ -23,7 +23,8 @@ class FromDistance(Rule):
     The motion is that without the rule, bitwise; only its derivative is that of a softened law, at the same state.
     There the impedance goes on beyond touching, from d_0 (left out: the contact's own at touching) down to d_c at
     `width` [m], by a spline with the given midpoint and power like `solimp`'s; and the reference spring's deflection −r
-    is a softplus, which rises from zero over about `onset` [m] (left out: a tenth of the width).
+    is a softplus, which rises from zero over about `onset` [m]. A large onset pulls bodies at rest from afar, too, but it
+    stiffens the softened law where they touch.
     """
 
     width: float = eqx.field(static=True, default=0.05)
@@ -31,7 +32,7 @@ class FromDistance(Rule):
     d_0: float | None = eqx.field(static=True, default=None)
     midpoint: float = eqx.field(static=True, default=0.5)
     power: float = eqx.field(static=True, default=2.0)
-    onset: float | None = eqx.field(static=True, default=None)
+    onset: float = eqx.field(static=True, default=1e-3)
 
     def __check_init__(self):
         _check(self, "width", self.width > 0, "must be a positive distance [m]")
@@ -40,7 +41,7 @@ class FromDistance(Rule):
             _check(self, name, value is None or 0 <= value < 1, "an impedance lies in [0, 1)")
         _check(self, "midpoint", 0 < self.midpoint < 1, "lies between 0 and 1")
         _check(self, "power", self.power >= 1, "must be 1 or more")
-        _check(self, "onset", self.onset is None or self.onset > 0, "must be a positive distance [m]")
+        _check(self, "onset", self.onset > 0, "must be a positive distance [m]")
 
 
 def _check(rule: Rule, name: str, good: bool, meaning: str) -> None:

@@ -47,8 +47,7 @@ def impedance_ahead(rule: FromDistance, solimp: Array, depth: Array) -> Array:
 
 def deflection_ahead(rule: FromDistance, depth: Array) -> Array:
     """Deflection r of the reference spring, softened to −softplus(−r) so that it acts from a distance."""
-    onset = 0.1 * rule.width if rule.onset is None else rule.onset
-    return -onset * jax.nn.softplus(-depth / onset)
+    return -rule.onset * jax.nn.softplus(-depth / rule.onset)
 
 
 def stiffness_damping(model: Model, solref: Array, solimp: Array) -> tuple[Array, Array]:

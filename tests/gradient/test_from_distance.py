@@ -94,7 +94,7 @@ def test_impedance_and_deflection_go_on_smoothly():
     assert abs(float(d[0]) - 0.3) < 1e-8 and float(d[-1]) < 1e-6 and bool((jnp.diff(d) < 0).all())
     assert float(softness.impedance_ahead(rule, solimp, jnp.array(0.2))) < 1e-12
     pull = softness.deflection_ahead(rule, jnp.array([-0.5, 0.0, 0.5]))
-    np.testing.assert_allclose(pull, [-0.5, -0.01 * np.log(2), 0], atol=1e-12)
+    np.testing.assert_allclose(pull, [-0.5, -0.001 * np.log(2), 0], atol=1e-12)
 
 
 BALLS = """<mujoco><option gravity="0 0 0" timestep=".01"/>

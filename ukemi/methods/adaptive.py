@@ -6,6 +6,7 @@ for step sizes are the accepted steps alone: each is taken again from the state 
 """
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ from ukemi.rules import Exact, FromDistance, Rule, require
 from ukemi.status import Status, bit
 
 ADJOINTS = ("checkpointed", "backsolve")
+MANY = 64  # parameters beyond which a reverse pass through the steps is cheaper than their columns
 
 
 class Memory(NamedTuple):
@@ -155,15 +157,16 @@ class Adaptive(Method):
 
     def _derivative(self, path: Path, problem: Problem, along: Problem) -> Path | None:
         """Derivative of the accepted steps, whose shares of the time step are constant."""
-        parameters = along.model, dataclasses.replace(along.inputs, ctrl=None)
-        if all(map(_symbolic, jax.tree.leaves(parameters, is_leaf=_symbolic))):
-            tangents = along.start, along.inputs.ctrl
-            if all(map(_symbolic, tangents)):
-                return None
-            dx, du = (filled(t, like) for t, like in zip(tangents, (problem.start, problem.inputs.ctrl), strict=True))
-            change = self._transition(path, problem) @ jnp.concatenate([dx, du])
-        else:
+        tangents = jax.tree.leaves((along.model, along.inputs), is_leaf=_symbolic)
+        which = tuple(k for k, t in enumerate(tangents) if not _symbolic(t))
+        if not which and _symbolic(along.start):
+            return None
+        if len(_opened(problem, which)[0]) > MANY:
             change = pushforward(partial(self._replay, path), problem, along)
+        else:
+            matrix = one_by_one(partial(self._transition, which, _only_ctrl(along)))(path, problem)
+            theta = [tangents[k].ravel() for k in which]
+            change = matrix @ jnp.concatenate([filled(along.start, problem.start), *theta])
         return Path(change, jnp.zeros_like(path.shares))
 
     def _replay(self, path: Path, problem: Problem) -> Array:
@@ -171,24 +174,23 @@ class Adaptive(Method):
         field = partial(self._field, problem, False)
         return retrace_reversibly(field, problem.start, _memory(problem.warm), steps, self.solver)
 
-    def _transition(self, path: Path, problem: Problem) -> Array:
-        """∂x(h) (n, n + nu) in x and controls, carried along the steps: X' = F_x X + F_u."""
-        n, ctrl = len(problem.start), problem.inputs.ctrl
+    def _transition(self, which: tuple[int, ...], dense: bool, path: Path, problem: Problem) -> Array:
+        """∂x(h) (n, n + p) in x and the parameters θ (p,) that are `which`, along the steps: X' = F_x X + F_θ."""
+        theta, given = _opened(problem, which)
+        n, p = len(problem.start), len(theta)
 
         def field(Y: Array, memory: Memory):
-            def rates(x, ctrl):
-                inputs = dataclasses.replace(problem.inputs, ctrl=ctrl)
-                return self._field(problem._replace(inputs=inputs), True, x, memory)
+            def rates(x, theta):
+                there = given(theta)
+                rate, after = self._field(there, dense, x, memory)
+                return there.model.options.timestep * rate, after
 
-            rate, push, memory = jax.linearize(rates, Y[:, 0], ctrl, has_aux=True)
-            X = Y[:, 1:]
-            change = jax.vmap(push, in_axes=(1, 1), out_axes=1)(X, jnp.eye(len(ctrl), n + len(ctrl), n, dtype=X.dtype))
+            rate, push, memory = jax.linearize(rates, Y[:, 0], theta, has_aux=True)
+            change = jax.vmap(push, in_axes=(1, 1), out_axes=1)(Y[:, 1:], jnp.eye(p, n + p, n, dtype=Y.dtype))
             return jnp.concatenate([rate[:, None], change], -1), memory
 
-        X = jnp.eye(n, n + len(ctrl), dtype=problem.start.dtype)
-        Y = jnp.concatenate([problem.start[:, None], X], -1)
-        steps = path.shares * problem.model.options.timestep
-        return retrace(field, Y, _memory(problem.warm), steps, self.solver)[:, 1:]
+        Y = jnp.concatenate([problem.start[:, None], jnp.eye(n, n + p, dtype=problem.start.dtype)], -1)
+        return retrace(field, Y, _memory(problem.warm), path.shares, self.solver)[:, 1:]
 
     def _backsolved(self):
         """`_search` with the continuous adjoint (Paulus et al., eq. 6 and 7), solved from the end back to the start.
@@ -201,7 +203,8 @@ class Adaptive(Method):
             return self._search(problem)
 
         def forward(problem):
-            live = jax.tree.map(lambda leaf: jnp.zeros(()) if leaf.perturbed else None, problem, is_leaf=_marked)
+            leaves = jax.tree.leaves((problem.model, problem.inputs), is_leaf=_marked)
+            live = [jnp.zeros(()) if leaf.perturbed else None for leaf in leaves]
             problem = jax.tree.map(lambda leaf: leaf.value, problem, is_leaf=_marked)
             found = solve(problem)
             return found, (problem, live, found[0].end)
@@ -211,25 +214,15 @@ class Adaptive(Method):
             final = cotangents[0].end
             if _symbolic(final):
                 return (jax.tree.map(jnp.zeros_like, problem),)
-            return (self._adjoint(problem, live, end, final),)
+            which = tuple(k for k, mark in enumerate(live) if mark is not None)
+            return (self._adjoint(problem, which, end, final),)
 
         solve.defvjp(forward, backward, symbolic_zeros=True)
         return solve
 
-    def _adjoint(self, problem: Problem, live: Problem, end: Array, final: Array) -> Problem:
+    def _adjoint(self, problem: Problem, which: tuple[int, ...], end: Array, final: Array) -> Problem:
         """Cotangents of the problem for the cotangent `final` (n,) of where it ends."""
-        live = live._replace(start=None, warm=None)
-        leaves, structure = jax.tree.flatten(problem)
-        marks = jax.tree.leaves(live, is_leaf=lambda x: x is None)
-        which = [k for k, mark in enumerate(marks) if mark is not None]
-        theta, unravel = ravel_pytree([leaves[k] for k in which])
-        n, length = len(end), problem.model.options.timestep
-
-        def given(theta) -> Problem:
-            full = list(leaves)
-            for k, value in zip(which, unravel(theta), strict=True):
-                full[k] = value
-            return jax.tree.unflatten(structure, full)
+        (theta, given), n, length = _opened(problem, which), len(end), problem.model.options.timestep
 
         def field(Y: Array, memory: Memory):
             def rates(x, theta):
@@ -238,19 +231,36 @@ class Adaptive(Method):
             rate, pull, memory = jax.vjp(rates, Y[:n], theta, has_aux=True)
             return jnp.concatenate([-rate, *pull(Y[n : 2 * n])]), memory
 
-        def back(end, final, theta):
-            Y = jnp.concatenate([end, final, jnp.zeros_like(theta)])
-            options = self.solver, self._controller(), self.max_steps
-            path, _, effort = search(field, Y, _memory(problem.warm), length, *options)
-            return jnp.where(effort.complete, path.end, jnp.nan)  # no gradient is better than a wrong one
-
-        Y = back(end, final, theta)
-        out = jax.tree.map(jnp.zeros_like, leaves)
-        for k, value in zip(which, unravel(Y[2 * n :]), strict=True):
-            out[k] = value
-        out = jax.tree.unflatten(structure, out)._replace(start=Y[n : 2 * n])
+        Y = jnp.concatenate([end, final, jnp.zeros_like(theta)])
+        path, _, effort = search(
+            field, Y, _memory(problem.warm), length, self.solver, self._controller(), self.max_steps
+        )
+        Y = jnp.where(effort.complete, path.end, jnp.nan)  # no gradient is better than a wrong one
+        _, filled_in = _opened(jax.tree.map(jnp.zeros_like, problem), which)
+        out = filled_in(Y[2 * n :])._replace(start=Y[n : 2 * n])
         later = final @ self._field(problem, False, end, _memory(problem.warm))[0]  # a longer step goes on from the end
         return eqx.tree_at(lambda p: p.model.options.timestep, out, out.model.options.timestep + later)
+
+
+def _opened(problem: Problem, which: tuple[int, ...]) -> tuple[Array, Callable[[Array], Problem]]:
+    """The parameters that are `which` leaves of (model, inputs) as one vector θ, and the problem as a function of it."""
+    leaves, structure = jax.tree.flatten((problem.model, problem.inputs))
+    start = jnp.zeros(0, problem.start.dtype)
+    theta, unravel = ravel_pytree([leaves[k] for k in which]) if which else (start, lambda _: [])
+
+    def given(theta: Array) -> Problem:
+        full = list(leaves)
+        for k, value in zip(which, unravel(theta), strict=True):
+            full[k] = value
+        model, inputs = jax.tree.unflatten(structure, full)
+        return problem._replace(model=model, inputs=inputs)
+
+    return theta, given
+
+
+def _only_ctrl(along: Problem) -> bool:
+    others = along.model, dataclasses.replace(along.inputs, ctrl=None)
+    return all(map(_symbolic, jax.tree.leaves(others, is_leaf=_symbolic)))
 
 
 def _marked(leaf) -> bool:
