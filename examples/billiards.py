@@ -1,8 +1,8 @@
 """A billiard shot found by gradient descent, from shots that miss (Paulus et al., Fig. 8).
 
-A force (4, u) acts on the first ball for the first hundredth of a second; three seconds later the second ball should lie
-at the origin. Where the balls do not meet, the exact gradient is zero; that of `uk.FromDistance` points to the shot.
-The motion is the same, to the last bit.
+A force (4, u) acts on the first ball for the first hundredth of a second; three seconds later the second ball should
+lie at the origin. Where the balls do not meet, the exact gradient is zero but for rounding; that of `uk.FromDistance`
+points to the shot. The motion is the same, to the last bit.
 """
 
 import jax
@@ -56,8 +56,7 @@ def main() -> None:
     law = {"soft": uk.Soft, "adaptive": uk.Adaptive}[options.method]
     rules = {"exact": uk.Exact(), "from distance": uk.FromDistance(width=options.width, d_0=options.d0)}
     programs = {
-        name: jax.jit(jax.value_and_grad(shot(model, law(gradient=rule)), has_aux=True))
-        for name, rule in rules.items()
+        name: jax.jit(jax.value_and_grad(shot(model, law(gradient=rule)), has_aux=True)) for name, rule in rules.items()
     }
     shots = np.linspace(-5, 5, options.points)
     curves = {}
@@ -67,9 +66,9 @@ def main() -> None:
         curves[name] = np.array([[float(value), float(slope)] for (value, _), slope in found])
         curves[name + ", motion"] = np.array([q for (_, q), _ in found])
     same = (curves["exact, motion"] == curves["from distance, motion"]).all()
-    missed = curves["exact"][:, 1] == 0
+    blind = {name: int((np.abs(curves[name][:, 1]) < 1e-9).sum()) for name in rules}
     print(f"states with and without FromDistance are bitwise the same: {same}")
-    print(f"shots with zero gradient: exact {missed.sum()}, from distance {(curves['from distance'][:, 1] == 0).sum()}")
+    print(f"shots whose gradient is below 1e-9 m²/N, of {len(shots)}: {blind}")
     runs = {}
     for u in (-5.0, -3.0, 3.0, 5.0):
         say(f"Descending from u = {u} …")

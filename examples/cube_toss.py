@@ -2,8 +2,9 @@
 
     python examples/cube_toss.py cube.npz --start 60 80 120 140 --rule distance
 
-The data are the ContactNets tosses of a 10 cm acrylic cube (Pfrommer et al., 2020, github.com/DAIRLab/contact-nets), as one
-file with `data` (states, 19 columns: position, quaternion, velocity, angular velocity, …) and `lengths` (of the tosses).
+The data are the ContactNets tosses of a 10 cm acrylic cube (Pfrommer et al., 2020, github.com/DAIRLab/contact-nets), as
+one file with `data` (states: position, quaternion, velocity, angular velocity in the first 13 columns) and `lengths`
+(states of each toss).
 A segment is five measured states; the first is simulated on for four steps and compared with the rest. Rotations are
 compared as matrices, which have no sign to get wrong.
 """
@@ -149,7 +150,7 @@ def main() -> None:
         last = {name: x for name, x in runs[start][-1].items() if name != "loss"}
         error = float(value({name: jnp.log(x) for name, x in last.items()}, test))
         listing = ", ".join(f"{name} {x:.4g}" for name, x in last.items())
-        off = " and ".join(f"{100 * (last['side'] / side - 1):+.1f}% of {1000 * side:.1f} mm" for side in (SIDE, 0.1024))
+        off = " and ".join(f"{100 * (last['side'] / s - 1):+.1f}% of {1000 * s:.1f} mm" for s in (SIDE, 0.1024))
         print(f"from {start:g} mm: {listing}; side {off}; held-out loss {error:.4f}", flush=True)
     plot(options.out, runs)
 

@@ -23,8 +23,8 @@ class FromDistance(Rule):
     The motion is that without the rule, bitwise; only its derivative is that of a softened law, at the same state.
     There the impedance goes on beyond touching, from d_0 (left out: the contact's own at touching) down to d_c at
     `width` [m], by a spline with the given midpoint and power like `solimp`'s; and the reference spring's deflection −r
-    is a softplus, which rises from zero over about `onset` [m]. A large onset pulls bodies at rest from afar, too, but it
-    stiffens the softened law where they touch.
+    is a softplus, which rises from zero over about `onset` [m]. A large onset lets bodies at rest act from afar, too,
+    but stiffens the softened law where they touch, which a fixed time step may not bear.
     """
 
     width: float = eqx.field(static=True, default=0.05)

@@ -26,8 +26,8 @@ SENTENCES = {
     "load it with a larger `contacts=`",
     Status.FAR_OVERFLOW: "more contacts lay within the width of FromDistance than the model can hold, so gradients see "
     "only the nearest; load the model with a larger `contacts=` or lessen the width",
-    Status.STEPS_EXHAUSTED: "the adaptive integrator ran out of steps before the end of a time step, so the motion is cut "
-    "short; raise its max_steps or its tolerances, shorten the time step or soften the contacts",
+    Status.STEPS_EXHAUSTED: "the adaptive integrator ran out of steps before the end of a time step, and the motion is "
+    "cut short; raise its max_steps or its tolerances, shorten the time step or soften the contacts",
     Status.NOT_FINITE: "a position or velocity is infinite or NaN; reduce the time step or the forces",
 }
 

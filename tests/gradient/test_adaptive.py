@@ -22,16 +22,15 @@ DRIVEN = uk.load("""<mujoco><option timestep=".05"/><worldbody><body><joint name
   <actuator><general joint="j" dyntype="filter" dynprm=".1" gainprm="2"/>
   <general joint="j" dyntype="integrator" actlimited="true" actrange="-.1 .02"/></actuator></mujoco>""")
 quick = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-START = uk.initial_state(
-    SLIDING, q=[0, 0, 0.0985, 0.9, 0.3, -0.2, 0.1], v=[0.8, 0.3, -0.3, 0.5, -0.4, 0.2]
-)  # fmt: skip
+START = uk.initial_state(SLIDING, q=[0, 0, 0.0985, 0.9, 0.3, -0.2, 0.1], v=[0.8, 0.3, -0.3, 0.5, -0.4, 0.2])
+WHOLE = uk.Adaptive(controller=FIXED)
 
 
 def with_timestep(model, h):
     return dataclasses.replace(model, options=dataclasses.replace(model.options, timestep=jnp.asarray(h)))
 
 
-# ---- accuracy ----------------------------------------------------------------------------------------------------------
+# ---- accuracy -------------------------------------------------------------------------------------------------------
 
 
 ORDERS = [
@@ -61,7 +60,8 @@ def test_order_is_nominal(solver, order, steps):
 
 def test_tumbling_keeps_its_order_and_its_quaternion():
     """A free asymmetric body: quaternions integrate in R⁴ to the order of the method and come back unit."""
-    model = uk.load('<mujoco><option gravity="0 0 0"/><worldbody><body><freejoint/><geom type="box" size=".1 .2 .3"/></body></worldbody></mujoco>')  # noqa: E501
+    body = '<body><freejoint/><geom type="box" size=".1 .2 .3"/></body>'
+    model = uk.load(f'<mujoco><option gravity="0 0 0"/><worldbody>{body}</worldbody></mujoco>')
     start = uk.initial_state(model, v=[0, 0, 0, 3.0, 0.2, 1.0])
     method = uk.Adaptive(controller=FIXED)
 
@@ -100,10 +100,10 @@ def test_tighter_tolerance_is_nearer():
     assert counts[0] < counts[2]
 
 
-# ---- gradients ---------------------------------------------------------------------------------------------------------
+# ---- gradients ------------------------------------------------------------------------------------------------------
 
 
-def outcome(model, q, v, method=uk.Adaptive(controller=FIXED)):
+def outcome(model, q, v, method=WHOLE):
     after = uk.step(model, uk.initial_state(model, q=q, v=v), None, method)
     return jnp.concatenate([after.q, after.v])
 
@@ -123,13 +123,16 @@ def test_every_parameter_agrees_with_differences():
     rows, end = quick(jax.jacrev(end))(values), quick(end)
     rng = np.random.default_rng(0)
     for name, value in values.items():
-        along = jnp.asarray(rng.normal(size=value.shape)) * (jnp.abs(value) + (0.01 if name in ("q", "v", "geoms.pos") else 0))
+        along = jnp.asarray(rng.normal(size=value.shape)) * (
+            jnp.abs(value) + (0.01 if name in ("q", "v", "geoms.pos") else 0)
+        )
         push = jnp.tensordot(rows[name], along, along.ndim)
         h = 1e-6
         differences = (end(values | {name: value + h * along}) - end(values | {name: value - h * along})) / (2 * h)
         assert jnp.abs(differences).max() > 1e-6, name
-        np.testing.assert_allclose(push, differences, rtol=1e-5, atol=1e-7 * float(jnp.abs(differences).max()), err_msg=name)  # noqa: E501
-    method = uk.Adaptive(controller=FIXED)
+        scale = float(jnp.abs(differences).max())
+        np.testing.assert_allclose(push, differences, rtol=1e-5, atol=1e-7 * scale, err_msg=name)
+    method = WHOLE
     lin = uk.linearize(SLIDING, START, None, method)
     np.testing.assert_allclose(lin.A[6:, 6:], rows["v"][7:], atol=1e-9)
     np.testing.assert_allclose(lin.A[6:, :3], rows["q"][7:, :3], atol=1e-9)
@@ -167,7 +170,8 @@ def test_controls_and_activations_have_gradients():
     ctrls = jnp.array([[0.4, 0.05], [0.1, -0.2], [0.3, 0.1]])
 
     def end(ctrls):
-        states = uk.rollout(DRIVEN, uk.initial_state(DRIVEN, act=jnp.array([0.1, 0.0])), ctrls, uk.Adaptive(rtol=1e-10, atol=1e-12))  # noqa: E501
+        start = uk.initial_state(DRIVEN, act=jnp.array([0.1, 0.0]))
+        states = uk.rollout(DRIVEN, start, ctrls, uk.Adaptive(rtol=1e-10, atol=1e-12))
         return states.q[-1, 0] + 0.3 * states.v[1, 0]
 
     slope, h = quick(jax.grad(end))(ctrls), 1e-4
@@ -190,7 +194,7 @@ def test_states_are_bitwise_those_without_gradient():
         np.testing.assert_array_equal(mine, theirs)
 
 
-# ---- batches and failures ------------------------------------------------------------------------------------------------
+# ---- batches and failures -------------------------------------------------------------------------------------------
 
 
 def test_worlds_choose_their_own_steps():
@@ -228,7 +232,8 @@ def test_exhausted_steps_are_reported():
 @pytest.mark.parametrize(
     "options, match",
     [({"solver": diffrax.Kvaerno5()}, "explicit"), ({"adjoint": "direct"}, "backsolve"), ({"rtol": 0.0}, "positive"),
-     ({"max_steps": -1}, "positive"), ({"gradient": 3}, "uk.Exact"), ({"rtol": 1e-3, "controller": FIXED}, "controller")],
+     ({"max_steps": -1}, "positive"), ({"gradient": 3}, "uk.Exact"),
+     ({"rtol": 1e-3, "controller": FIXED}, "controller")],
 )  # fmt: skip
 def test_bad_options_are_refused(options, match):
     with pytest.raises(uk.InputError, match=match):

@@ -1,14 +1,14 @@
 """DiffMJX's adaptive integration: the soft law as an ordinary differential equation, integrated under error control.
 
-x' = F(x), x = (q, v, act), over one model time step with controls held (Paulus et al., section 3.1). Quaternions move in
-R⁴, where kinematics normalises them, and are made unit again at the end of the step. What derivatives see of the search
-for step sizes are the accepted steps alone: each is taken again from the state where it began, and differentiated.
+x' = F(x), x = (q, v, act), over one model time step with controls held (Paulus et al., section 3.1). Quaternions move
+in R⁴, where kinematics normalises them, and are made unit again at the end of the step. What derivatives see of the
+search for step sizes are the accepted steps alone: they are taken again as shares of the time step, and differentiated.
 """
 
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import diffrax
 import equinox as eqx
@@ -59,9 +59,13 @@ class Problem(NamedTuple):
 class Adaptive(Method):
     """The soft law in continuous time, integrated over each model time step with error control.
 
-    rtol, atol: tolerances of a step's error, relative and absolute, by default 1e-6 and 1e-8; solver: one of Diffrax's explicit Runge–Kutta
-    methods; controller: one of Diffrax's step-size controllers, in place of a PI controller of these tolerances;
-    gradient: `Exact()` or `FromDistance(...)`; max_steps: bound on the steps tried per model time step, beyond which `Status.STEPS_EXHAUSTED` is set;
+    rtol, atol: tolerances of a step's error, relative and absolute, by default 1e-6 and 1e-8;
+    solver: one of Diffrax's explicit Runge–Kutta methods;
+    controller: one of Diffrax's step-size controllers, in place of a PI controller of these tolerances;
+    adjoint: "checkpointed", the derivative of the accepted steps, or "backsolve", the continuous adjoint under error
+    control of its own, in reverse mode only;
+    max_steps: bound on the steps tried per model time step, beyond which `Status.STEPS_EXHAUSTED` is set;
+    gradient: `Exact()` or `FromDistance(...)`;
     soft: the contact law, whose integrator is not used.
     """
 
@@ -144,7 +148,7 @@ class Adaptive(Method):
         zero = jnp.zeros((), jnp.int32)
         state = State(q, v, act, jnp.zeros_like(x[0]), zero, Cache(memory.warm, zero))
         motion = self._law().accelerate(model, state, inputs, dense=dense)
-        rate, _ = activation_motion(model, motion.kin, q, act, inputs.ctrl)
+        rate, _ = activation_motion(model, motion.kin, q, act, cast(Array, inputs.ctrl))
         after = Memory(
             warm=lax.stop_gradient(motion.acceleration),
             iterations=memory.iterations + motion.iterations,
@@ -243,7 +247,7 @@ class Adaptive(Method):
 
 
 def _opened(problem: Problem, which: tuple[int, ...]) -> tuple[Array, Callable[[Array], Problem]]:
-    """The parameters that are `which` leaves of (model, inputs) as one vector θ, and the problem as a function of it."""
+    """The parameters that are `which` leaves of (model, inputs), as one vector θ, and the problem as its function."""
     leaves, structure = jax.tree.flatten((problem.model, problem.inputs))
     start = jnp.zeros(0, problem.start.dtype)
     theta, unravel = ravel_pytree([leaves[k] for k in which]) if which else (start, lambda _: [])

@@ -1,6 +1,7 @@
 """What every contact law offers."""
 
 import abc
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -56,7 +57,7 @@ def rows(step, model: Model, state: State, inputs: Input) -> tuple[State, Array]
         then = step(model, there, eqx.tree_at(lambda i: i.ctrl, inputs, ctrl))
         return jnp.concatenate([tangent_vector(model.tree, after.q, then.q), then.v, then.act])
 
-    at = jnp.zeros_like(state.v), state.v, state.act, inputs.ctrl
+    at = jnp.zeros_like(state.v), state.v, state.act, cast(Array, inputs.ctrl)
     present = tuple(k for k, x in enumerate(at) if x.size)
     return after, jnp.concatenate(jax.jacrev(moved, argnums=present)(*at), -1)
 

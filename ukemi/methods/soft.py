@@ -151,7 +151,7 @@ class Soft(Method):
         z, facts = self._balance(self.kinds(here.model), implicit, rule, lax.stop_gradient(here))
         (soft, _), far, _ = self._from_distance(self.gradient, here, z[0], implicit, rule)
         a, e = straight_through(z, soft)
-        return Motion(here.kin, here.contacts, a, e, *facts, far.contacts.overflow)
+        return Motion(here.kin, here.contacts, a, e, *facts, far_overflow=far.contacts.overflow)
 
     def _from_distance(self, ahead: FromDistance, here: b_.Here, a: Array, implicit: str | None, rule):
         """What the softened law finds, where, and its rows: the same state, but contacts act from a distance."""

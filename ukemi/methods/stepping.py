@@ -1,7 +1,7 @@
 """Explicit Runge–Kutta steps whose size a controller chooses: coefficients and controllers are Diffrax's.
 
-`search` finds the steps and owns no derivative. `retrace` takes steps that are known again: that is what derivatives see,
-and all that they see. The search threads a memory through all evaluations, for warm starts and for failures, which
+`search` finds the steps and owns no derivative. `retrace` takes steps that are known again: that is what derivatives
+see, and all that they see. The search threads a memory through all evaluations, for warm starts and for failures, which
 an interface to a bare vector field would lose.
 """
 
