@@ -21,6 +21,7 @@ from jax.flatten_util import ravel_pytree
 
 from ukemi import spatial
 from ukemi.batching import one_by_one
+from ukemi.collide.detect import Contacts
 from ukemi.errors import InputError
 from ukemi.forces import activation_motion, clamp_activation, hold_activation
 from ukemi.gradient import filled, isolated, pushforward, root
@@ -99,6 +100,10 @@ class Adaptive(Method):
         if self.adjoint == "backsolve":
             return rows(self.step, model, state, inputs)
         return columns(self.step, model, state, inputs)
+
+    def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
+        """Contacts, and their forces (nc, dim) in the contacts' frames, of the soft law."""
+        return self._law().contact_forces(model, state, inputs)
 
     def path(self, model: Model, state: State, inputs: Input) -> tuple[Path, Effort]:
         """The steps that one model time step is made of; to look inside, not to differentiate."""
