@@ -27,7 +27,7 @@ def simulate(model: uk.Model, knots) -> uk.State:
     return uk.rollout(model, state, jnp.repeat(state.q[2:] + knots, STEPS // KNOTS, axis=0), uk.LCP())
 
 
-def jump(iterations: int = 80, starts: int = 300, tries: int = 4, progress=None) -> tuple[uk.State, shooting.Shot]:
+def jump(iterations: int = 80, starts: int = 300, tries: int = 2, progress=None) -> tuple[uk.State, shooting.Shot]:
     """The states of the highest jump, and how it was found."""
     model = uk.load(FILE)
     begin = shooting.random_starts(starts, KNOTS, 3, step=0.6)
