@@ -6,6 +6,8 @@ STAMP := $(VENV)/.installed
 # Set PYTHON to choose another interpreter, ARGS to pass arguments on: make test ARGS="-k humanoid -x"
 PYTHON ?=
 ARGS ?=
+# Test processes; each takes a few gigabytes
+JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all bench lint clean
@@ -44,10 +46,12 @@ demo: $(STAMP)
 	$(BIN)/ukemi simulate humanoid --seconds 5 --out out/demo.npz --replay out/demo.html $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow and not optimized" $(ARGS)
+	UKEMI_TEST_OPTIMIZED=1 $(BIN)/python -m pytest -m "not slow and optimized" $(ARGS)
 
 test-all: $(STAMP)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not optimized" $(ARGS)
+	UKEMI_TEST_OPTIMIZED=1 $(BIN)/python -m pytest -m optimized $(ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py $(ARGS)

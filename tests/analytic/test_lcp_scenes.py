@@ -12,7 +12,7 @@ from rigid import last
 
 @pytest.mark.parametrize("name", ["drone", pytest.param("platform", marks=pytest.mark.slow)])
 def test_complementarity_aware_gradients_take_off(name):
-    """Nimble, VII-C, over 0.8 s: the exact gradient vanishes on the ground, the other lifts off in 100 iterations."""
+    """Nimble, VII-C, over 0.8 s: the exact gradient vanishes on the ground; the other lifts within 100 iterations."""
     scene = drone.SCENES[name]
     stuck = drone.descend(scene, drone.RULES["exact"], steps=80, iterations=3)
     assert stuck.slope < 1e-12 and np.abs(stuck.losses - stuck.losses[0]).max() < 1e-12

@@ -164,6 +164,7 @@ def reverse():
     return quick(gradient(LCP))
 
 
+@pytest.mark.optimized
 def test_rollouts_with_gradients_are_bitwise_those_without(crawler, reverse):
     model, states = crawler
     plain = quick(lambda model, state, ctrls: uk.rollout(model, state, ctrls, LCP))

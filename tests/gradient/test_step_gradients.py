@@ -193,6 +193,7 @@ def assert_same(a: uk.State, b: uk.State) -> None:
             np.testing.assert_array_equal(x, y, err_msg=name)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("name", parametrized(BITWISE, ["quadruped, RK4"]))
 def test_gradients_leave_the_step_bitwise_the_same(name):
     """Eager or compiled, forward or reverse mode; the model an argument, since XLA folds what it knows."""
@@ -222,6 +223,7 @@ def test_gradients_leave_the_step_bitwise_the_same(name):
             np.testing.assert_array_equal(q, moved.q)
 
 
+@pytest.mark.optimized
 def test_gradients_leave_a_rollout_bitwise_the_same():
     model, steps = uk.load("quadruped"), 24
     ctrls = jnp.asarray(0.3 * np.random.default_rng(0).normal(size=(steps, model.nu)))

@@ -52,7 +52,7 @@ from ukemi.collide.motion import Moving, acceleration_bound, moving
 from ukemi.kinematics import Kinematics, geom_frames
 from ukemi.model import Model
 
-ROOM = 32  # pairs watched at the most; more than that can meet in a step only where many shapes are crowded
+ROOM = 128  # pairs watched at the most; the rest bound the time that is searched
 CHUNK = 4  # of which this many are examined together
 STEPS = 64  # of the advancement
 ROUNDS = 4  # of tangents and chords towards the root of g
@@ -92,6 +92,7 @@ def first_impact(
     *,
     ignore: Array | None = None,
     slop: Array | None = None,
+    touch: Array | float = 0.0,
     mocap_pos: Array | None = None,
     mocap_quat: Array | None = None,
     steps: int | Array = STEPS,
@@ -101,7 +102,8 @@ def first_impact(
     Until `time` no distance falls below `slop`, and there, at an impact, it is `slop` to rounding.
 
     ignore: (pairs,) bool, pairs not to watch.
-    slop: distance at which shapes count as in touch [m].
+    slop: distance at which shapes meet [m].
+    touch: distance up to which they count as in touch when the motion begins, if more than twice `slop` [m].
     mocap_pos, mocap_quat: poses of motion-capture bodies, which do not move meanwhile.
     steps: of the advancement at the most.
     """
@@ -113,7 +115,8 @@ def first_impact(
     steps = jnp.asarray(steps, jnp.int32)
     slop = jnp.asarray(default_slop(dtype) if slop is None else slop, dtype)
     watch = jnp.ones(n, bool) if ignore is None else ~jnp.asarray(ignore)
-    return one_by_one(_first_impact)(model, q, v, duration, watch, slop, mocap_pos, mocap_quat, steps)
+    touch = jnp.asarray(touch, dtype)
+    return one_by_one(_first_impact)(model, q, v, duration, watch, (slop, touch), mocap_pos, mocap_quat, steps)
 
 
 def distance(model: Model, kin: Kinematics, within: Array | float = jnp.inf) -> Array:
@@ -167,9 +170,10 @@ def _in_chunks(function, count: Array, args, fill):
     return jax.tree.map(lambda x: x[:n], out)
 
 
-def _first_impact(model, q, v, duration, watch, slop, mocap_pos, mocap_quat, steps) -> Impact:
+def _first_impact(model, q, v, duration, watch, levels, mocap_pos, mocap_quat, steps) -> Impact:
+    slop, touch = levels
     move = partial(moving, model, q, v, mocap_pos=mocap_pos, mocap_quat=mocap_quat)
-    rows, count, horizon = _rows(model, move(jnp.zeros_like(duration)), q, v, duration, watch, slop)
+    rows, count, horizon = _rows(model, move(jnp.zeros_like(duration)), q, v, duration, watch, slop, touch)
 
     def advance(state):
         time, normals, *_, iterations = state
@@ -195,7 +199,7 @@ def _first_impact(model, q, v, duration, watch, slop, mocap_pos, mocap_quat, ste
     return Impact(time, jnp.where(hit, pair, -1).astype(jnp.int32), hit, given_up, iterations)
 
 
-def _rows(model: Model, at: Moving, q: Array, v: Array, duration: Array, watch: Array, slop: Array):
+def _rows(model: Model, at: Moving, q: Array, v: Array, duration: Array, watch: Array, slop: Array, touch):
     """Rows to watch, the real ones first, their number, and the time until which no other pair can meet."""
     geoms = model.pairs.layout.geoms
     local = hull.local_hulls(model)
@@ -223,7 +227,7 @@ def _rows(model: Model, at: Moving, q: Array, v: Array, duration: Array, watch: 
     plain = _Row(first, second, chosen, order.astype(jnp.int32), start[order], bend[order])
     real = safe[order] < duration
     split = (plain, plain), (real, jnp.zeros_like(real))
-    rows, live = _in_chunks(partial(_split, at, slop), real.sum(), plain, split)
+    rows, live = _in_chunks(partial(_split, at, slop, touch), real.sum(), plain, split)
     rows, live = (jax.tree.map(lambda x, y: jnp.concatenate([x, y]), *both) for both in (rows, live))
     final = jnp.argsort(~live, stable=True)
     return jax.tree.map(lambda x: x[final], rows), live.sum(), horizon
@@ -234,11 +238,11 @@ def _posed(row: _Row, at: Moving) -> tuple[Hull, Hull]:
     return hull.posed(row.a, at.pos[i], at.mat[i]), hull.posed(row.b, at.pos[j], at.mat[j])
 
 
-def _split(at: Moving, slop: Array, row: _Row):
+def _split(at: Moving, slop: Array, near: Array, row: _Row):
     """What to watch of a pair: two rows, and whether they are needed; one row, as it is, of shapes not in touch."""
     a, b = _posed(row, at)
     n = hull.best_direction(a, b, row.start)
-    level = 2 * (slop + hull.rounding(a, b))
+    level = jnp.maximum(2 * (slop + hull.rounding(a, b)), near)
     touch = hull.gap(a, b, n) <= level
     rest = []
     for local, own, other, towards in ((row.a, a, b, n), (row.b, b, a, -n)):

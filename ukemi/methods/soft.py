@@ -94,7 +94,7 @@ class Soft(Method):
         z, here = lax.optimization_barrier(((motion.acceleration, motion.effective), here))  # see `gradient.isolated`
         _, E = b_.jacobians(self.kinds(model), implicit, z, here)
         after = self._after(model, state, motion, i_.advance(model, state, motion, inputs))
-        velocity = model.options.timestep * E + np.eye(*E.shape, model.nv, dtype=E.dtype)
+        velocity = model.options.timestep * E + np.eye(model.nv, E.shape[1], model.nv, dtype=E.dtype)
         return after, i_.advance_slopes(model, state, inputs, after.v, velocity, velocity)
 
     def _integrator(self, model: Model) -> str:
