@@ -54,7 +54,7 @@ def check(m, *effects: str, samples: int, seed: int = 1, share: float = 0.5, met
 
 
 def test_every_kind_of_row_and_every_parameter():
-    check(CRAWLER, *EFFECTS, samples=8)
+    check(CRAWLER, *EFFECTS, samples=12)
 
 
 @pytest.mark.slow
