@@ -24,20 +24,23 @@ if TYPE_CHECKING:
     from ukemi.gradient_report import GradientReport, check_gradients
     from ukemi.linear import Linearization, linearize
     from ukemi.loading import load
+    from ukemi.methods.adaptive import Adaptive
     from ukemi.methods.impact import Impact
     from ukemi.methods.lcp import LCP
     from ukemi.methods.soft import Soft
     from ukemi.model import Input, Model, State, initial_state
-    from ukemi.rules import Bounce, ComplementarityAware, Exact
+    from ukemi.rules import Bounce, ComplementarityAware, Exact, FromDistance
     from ukemi.simulate import contacts, energy, inverse, rollout, step, vector_field
     from ukemi.softness import smooth_onset
     from ukemi.status import Status, raise_if_failed
 
 __all__ = [
     "LCP",
+    "Adaptive",
     "Bounce",
     "ComplementarityAware",
     "Exact",
+    "FromDistance",
     "Impact",
     "GradientError",
     "GradientReport",
@@ -80,11 +83,12 @@ _HOMES = {
     "ukemi.gradient_report": ("GradientReport", "check_gradients"),
     "ukemi.linear": ("Linearization", "linearize"),
     "ukemi.loading": ("load",),
+    "ukemi.methods.adaptive": ("Adaptive",),
     "ukemi.methods.impact": ("Impact",),
     "ukemi.methods.lcp": ("LCP",),
     "ukemi.methods.soft": ("Soft",),
     "ukemi.model": ("Input", "Model", "State", "initial_state"),
-    "ukemi.rules": ("Bounce", "ComplementarityAware", "Exact"),
+    "ukemi.rules": ("Bounce", "ComplementarityAware", "Exact", "FromDistance"),
     "ukemi.simulate": ("contacts", "energy", "inverse", "rollout", "step", "vector_field"),
     "ukemi.softness": ("smooth_onset",),
     "ukemi.status": ("Status", "raise_if_failed"),

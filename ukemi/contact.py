@@ -12,7 +12,14 @@ from ukemi.kinematics import Kinematics, shared_reference
 from ukemi.maps import mix
 from ukemi.model import Model
 from ukemi.penalty import RowKinds
-from ukemi.softness import TINY, Softness, impedance, stiffness_damping
+from ukemi.softness import (
+    TINY,
+    Softness,
+    deflection_ahead,
+    impedance,
+    impedance_ahead,
+    stiffness_damping,
+)
 
 MIN_FRICTION = 1e-5
 
@@ -141,14 +148,17 @@ def contact_law(model: Model, contacts: Contacts, kinds: RowKinds, velocity: Arr
 
 def contact_softness(model: Model, prm: ContactParameters, kinds: RowKinds, distance: Array) -> Softness:
     """Softness of contacts at distances (n,); the push is along the normal."""
-    d = impedance(prm.solimp, distance - prm.margin)
+    depth, ahead = distance - prm.margin, kinds.ahead
+    d = impedance(prm.solimp, depth) if ahead is None else impedance_ahead(ahead, prm.solimp, depth)
     k, b = stiffness_damping(model, prm.solref, prm.solimp)
     slip = b
     if kinds.cone == "elliptic" and len(model.pairs.margin):
         given = (prm.solref_friction != 0).any(-1)
         slip = jnp.where(given, stiffness_damping(model, prm.solref_friction, prm.solimp)[1], b)
     damping = jnp.where(np.arange(kinds.dim) == 0, b[:, None], slip[:, None])
-    return Softness(k * d * (distance - prm.margin), damping, (1 - d) / d * prm.weight)
+    if ahead is not None:
+        depth = deflection_ahead(ahead, depth)
+    return Softness(k * d * depth, damping, (1 - d) / d * prm.weight)
 
 
 def _contact_penalty(model: Model, contacts: Contacts, kinds: RowKinds, R, main, friction, smooth) -> tuple:

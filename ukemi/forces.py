@@ -153,11 +153,28 @@ def next_activation(model: Model, act: Array, act_dot: Array) -> Array:
         return act
     exact = np.array([layout.dynamics[k] == "filterexact" for k in owner])
     tau = jnp.where(exact, model.actuators.time_constant[owner], 1.0)
-    out = act + act_dot * jnp.where(exact, -tau * jnp.expm1(-h / tau), h)
-    if layout.act_limited[owner].any():
-        low, high = model.actuators.act_range[owner].T
-        out = jnp.where(layout.act_limited[owner], jnp.clip(out, low, high), out)
-    return out
+    return clamp_activation(model, act + act_dot * jnp.where(exact, -tau * jnp.expm1(-h / tau), h))
+
+
+def hold_activation(model: Model, act: Array, rate: Array) -> Array:
+    """The rate (na,) of activations in continuous time: zero where it would leave their ranges."""
+    owner = _owners(model)
+    limited = model.actuators.layout.act_limited[owner]
+    if not limited.any():
+        return rate
+    low, high = model.actuators.act_range[owner].T
+    leaving = ((act <= low) & (rate < 0)) | ((act >= high) & (rate > 0))
+    return jnp.where(limited & leaving, 0.0, rate)
+
+
+def clamp_activation(model: Model, act: Array) -> Array:
+    """Activations (na,) within their ranges."""
+    owner = _owners(model)
+    limited = model.actuators.layout.act_limited[owner]
+    if not limited.any():
+        return act
+    low, high = model.actuators.act_range[owner].T
+    return jnp.where(limited, jnp.clip(act, low, high), act)
 
 
 def wrap_activation(model: Model, act: Array, length: Array | None) -> Array:

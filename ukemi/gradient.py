@@ -90,6 +90,17 @@ def isolated(function: Callable) -> Callable:
     return plain
 
 
+@jax.custom_jvp
+def straight_through(value, surrogate):
+    """`value` (a pytree of floats), with the derivative of `surrogate`."""
+    return value
+
+
+@straight_through.defjvp
+def _of_surrogate(primals, tangents):
+    return primals[0], tangents[1]
+
+
 def root(find: Callable, derivative: Callable) -> Callable:
     """`find(args) -> (z, facts)` with the implicit rule.
 

@@ -22,6 +22,7 @@ from ukemi.methods.base import Method
 from ukemi.methods.soft import Soft
 from ukemi.model import Input, Model, State
 from ukemi.modes import has_modes, step_with_mode
+from ukemi.rules import Exact
 from ukemi.softness import MAX_IMPEDANCE, MIN_IMPEDANCE
 
 BOUND = 1e-6  # largest relative error that passes
@@ -302,6 +303,8 @@ def check_gradients(
     method = method or Soft()
     if not has_modes(method):
         raise InputError(f"check_gradients does not cover uk.{type(method).__name__} yet: its modes are not known.")
+    if not isinstance(method.gradient, Exact):
+        raise InputError(f"check_gradients compares Exact derivatives; those of {method.gradient!r} differ on purpose.")
     if model.options.timestep.dtype != jnp.float64:
         raise InputError("check_gradients needs float64: set JAX_ENABLE_X64=1 before the model is loaded.")
     states = random_states(model, samples, seed, method)

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from ukemi import spatial
+from ukemi.rules import FromDistance
 from ukemi.tree import Static
 
 # Contacts come nearest first; work on them goes by chunks of this many and stops after the last active one.
@@ -30,6 +31,7 @@ class RowKinds(Static):
     dim: int  # rows per contact
     cone: str  # pyramidal or elliptic
     frictionless: bool  # some contact of a frictional model has no friction
+    ahead: FromDistance | None = None  # contacts act from a distance: the law that a gradient rule looks at
 
     @property
     def scalar(self) -> int:
@@ -42,8 +44,8 @@ class RowKinds(Static):
         return self.scalar + self.contacts * self.dim
 
 
-def row_kinds(model, cone: str | None = None) -> RowKinds:
-    """Number and kinds of the rows of a model; cone: of the file if left out."""
+def row_kinds(model, cone: str | None = None, ahead: FromDistance | None = None) -> RowKinds:
+    """Number and kinds of the rows of a model; cone: of the file if left out; ahead: contacts act from a distance."""
     disabled = model.options.layout.disabled
     cone = cone or model.options.layout.cone
     if "constraint" in disabled:
@@ -59,6 +61,7 @@ def row_kinds(model, cone: str | None = None) -> RowKinds:
         dim=layout.dim,
         cone=cone,
         frictionless=1 in dims and layout.dim > 1,
+        ahead=ahead,
     )
 
 

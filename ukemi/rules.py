@@ -34,6 +34,38 @@ class ComplementarityAware(Rule):
     """
 
 
+class FromDistance(Rule):
+    """Derivatives as if contacts acted from a distance, up to `width` apart (Paulus et al., section 4).
+
+    The motion is that without the rule, bitwise; only its derivative is that of a softened law, at the same state.
+    There the impedance goes on beyond touching, from d_0 (left out: the contact's own at touching) down to d_c at
+    `width` [m], by a spline with the given midpoint and power like `solimp`'s; and the reference spring's deflection −r
+    is a softplus, which rises from zero over about `onset` [m]. A large onset lets bodies at rest act from afar, too,
+    but stiffens the softened law where they touch, which a fixed time step may not bear.
+    """
+
+    width: float = eqx.field(static=True, default=0.05)
+    d_c: float = eqx.field(static=True, default=0.0)
+    d_0: float | None = eqx.field(static=True, default=None)
+    midpoint: float = eqx.field(static=True, default=0.5)
+    power: float = eqx.field(static=True, default=2.0)
+    onset: float = eqx.field(static=True, default=1e-3)
+
+    def __check_init__(self):
+        _check(self, "width", self.width > 0, "must be a positive distance [m]")
+        for name in ("d_c", "d_0"):
+            value = getattr(self, name)
+            _check(self, name, value is None or 0 <= value < 1, "an impedance lies in [0, 1)")
+        _check(self, "midpoint", 0 < self.midpoint < 1, "lies between 0 and 1")
+        _check(self, "power", self.power >= 1, "must be 1 or more")
+        _check(self, "onset", self.onset > 0, "must be a positive distance [m]")
+
+
+def _check(rule: Rule, name: str, good: bool, meaning: str) -> None:
+    if not good:
+        raise InputError(f"{type(rule).__name__}({name}={getattr(rule, name)!r}): {meaning}.")
+
+
 def require(law: str, rule, allowed: tuple[type[Rule], ...]) -> None:
     """Refuse a gradient rule that a contact law cannot honour."""
     if not isinstance(rule, allowed):

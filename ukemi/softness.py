@@ -3,10 +3,12 @@
 import dataclasses
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from ukemi.model import Model
+from ukemi.rules import FromDistance
 
 TINY = 1e-15  # MuJoCo's mjMINVAL
 MIN_IMPEDANCE, MAX_IMPEDANCE = 1e-4, 0.9999
@@ -28,6 +30,24 @@ def impedance(solimp: Array, depth: Array) -> Array:
     y = jnp.where(rising, curve, 1 - curve)
     y = jnp.where(inside, y, jnp.where(jnp.abs(depth) >= width, 1.0, 0.0))
     return jnp.where(flat, 0.5 * (low + high), low + y * (high - low))
+
+
+def impedance_ahead(rule: FromDistance, solimp: Array, depth: Array) -> Array:
+    """Impedance continued to positive distance: from d₀ at touching down to d_c at the rule's width (Fig. 6)."""
+    own = jnp.clip(solimp[..., 0], MIN_IMPEDANCE, MAX_IMPEDANCE)
+    start = own if rule.d_0 is None else jnp.full_like(own, rule.d_0)
+    x = jnp.clip(depth / rule.width, 0.0, 1.0)
+    rising = x <= rule.midpoint
+    base = jnp.where(rising, x / rule.midpoint, (1 - x) / (1 - rule.midpoint))
+    curve = jnp.where(rising, rule.midpoint, 1 - rule.midpoint) * base**rule.power
+    fallen = jnp.where(rising, curve, 1 - curve)
+    beyond = jnp.maximum(start + fallen * (rule.d_c - start), TINY)
+    return jnp.where(depth > 0, beyond, impedance(solimp, depth))
+
+
+def deflection_ahead(rule: FromDistance, depth: Array) -> Array:
+    """Deflection r of the reference spring, softened to −softplus(−r) so that it acts from a distance."""
+    return -rule.onset * jax.nn.softplus(-depth / rule.onset)
 
 
 def stiffness_damping(model: Model, solref: Array, solimp: Array) -> tuple[Array, Array]:

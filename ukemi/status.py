@@ -17,6 +17,8 @@ class Status(enum.IntFlag):
     CONTACT_OVERFLOW = 2
     NOT_FINITE = 4
     TOO_MANY_IMPACTS = 16
+    STEPS_EXHAUSTED = 256
+    FAR_OVERFLOW = 512
 
 
 SENTENCES = {
@@ -25,11 +27,15 @@ SENTENCES = {
     "load it with a larger `contacts=`",
     Status.TOO_MANY_IMPACTS: "more impacts followed each other in a step than the law resolves, and the motion stopped "
     "at the last; reduce the time step or raise `impacts=`",
+    Status.FAR_OVERFLOW: "more contacts lay within the width of FromDistance than the model can hold, so gradients see "
+    "only the nearest; load the model with a larger `contacts=` or lessen the width",
+    Status.STEPS_EXHAUSTED: "the adaptive integrator ran out of steps before the end of a time step, and the motion is "
+    "cut short; raise its max_steps or its tolerances, shorten the time step or soften the contacts",
     Status.NOT_FINITE: "a position or velocity is infinite or NaN; reduce the time step or the forces",
 }
 
 
-def bit(flag: Status, failed: Array) -> Array:
+def bit(flag: Status, failed: Array | bool) -> Array:
     """The bit as an int32 where `failed` is true."""
     return jnp.where(failed, jnp.int32(flag.value), jnp.int32(0))
 

@@ -212,7 +212,7 @@ def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> s_
         total = s_.row_slopes(kinds, there, a)
     if not kinds.contacts:
         return total
-    follow = following(here)
+    follow = following(here, jnp.asarray(kinds.ahead.width, a.dtype) if kinds.ahead else None)
 
     def of_contacts(own: RowKinds, scene: Scene, follow: Follow) -> s_.ConstraintSlopes:
         return s_.contact_slopes(own, scene, scene.warm, follow)

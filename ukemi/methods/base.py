@@ -1,6 +1,7 @@
 """What every contact law offers."""
 
 import abc
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -10,10 +11,13 @@ from jax import Array
 
 from ukemi.kinematics import coordinate_rate, tangent_vector
 from ukemi.model import Input, Model, State
+from ukemi.rules import Rule
 
 
 class Method(eqx.Module):
     """A contact law with its solver and integrator: an immutable value."""
+
+    gradient: eqx.AbstractVar[Rule]
 
     @abc.abstractmethod
     def step(self, model: Model, state: State, inputs: Input) -> State:
@@ -44,6 +48,21 @@ def columns(step, model: Model, state: State, inputs: Input) -> tuple[State, Arr
 
     basis = jnp.eye(sizes[-1] + model.nu, dtype=state.v.dtype)
     return after, jax.vmap(column, out_axes=1)(basis)
+
+
+def rows(step, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+    """The same by pulling every coordinate of the next state back, for steps that only have reverse mode."""
+    after = step(model, state, inputs)
+
+    def moved(shift, v, act, ctrl):
+        q = state.q + coordinate_rate(model.tree, state.q, shift)
+        there = eqx.tree_at(lambda s: (s.q, s.v, s.act), state, (q, v, act))
+        then = step(model, there, eqx.tree_at(lambda i: i.ctrl, inputs, ctrl))
+        return jnp.concatenate([tangent_vector(model.tree, after.q, then.q), then.v, then.act])
+
+    at = jnp.zeros_like(state.v), state.v, state.act, cast(Array, inputs.ctrl)
+    present = tuple(k for k, x in enumerate(at) if x.size)
+    return after, jnp.concatenate(jax.jacrev(moved, argnums=present)(*at), -1)
 
 
 def tangent(model: Model, state: State, change: State) -> Array:

@@ -71,7 +71,7 @@ class LCP(Method):
         ahead = self._ahead(model, args[0].kin, args[0].v)
         dv, shift = p_.jacobians(row_kinds(model), self._stepping, bounces, z, args, ahead)
         change = np.eye(nv, dv.shape[1], nv, dtype=dv.dtype) if self.explicit else dv
-        slopes = advance_slopes(model, state, inputs, self._rate(state.v, z, h), change + shift / h, dv)
+        slopes = advance_slopes(model, state, inputs, self._rate(state.v, z, h), jnp.asarray(change) + shift / h, dv)
         return self._after(state, inputs, here, z, facts), slopes
 
     def here(self, model: Model, state: State, inputs: Input) -> b_.Here:

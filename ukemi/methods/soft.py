@@ -10,17 +10,18 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi import forces as f_
-from ukemi.collide.detect import Contacts
+from ukemi.collide.detect import Contacts, detect
 from ukemi.constraint import Rows
 from ukemi.dynamics import Smooth, motion_force, smooth
 from ukemi.errors import InputError
-from ukemi.gradient import root
+from ukemi.gradient import root, straight_through
 from ukemi.kinematics import Kinematics, velocities
 from ukemi.methods import balance as b_
 from ukemi.methods import integrators as i_
 from ukemi.methods.base import Method, columns
 from ukemi.model import Input, Model, State
 from ukemi.penalty import RowKinds, row_kinds
+from ukemi.rules import Exact, FromDistance, Rule, require
 from ukemi.solvers import SOLVERS, solve_active
 from ukemi.solvers.problem import Solution
 from ukemi.status import Status, bit
@@ -50,6 +51,7 @@ class Motion(NamedTuple):
     effective: Array  # (nv,) e: what the integrator makes of it
     iterations: Array
     converged: Array
+    far_overflow: bool | Array = False  # a gradient rule saw more contacts than the model can hold
 
 
 class Soft(Method):
@@ -58,7 +60,8 @@ class Soft(Method):
     cone: "pyramidal" or "elliptic"; solver: "Newton", "CG" or "PGS";
     integrator: "Euler", "implicitfast", "implicit" or "RK4";
     iterations, line_search_iterations: bounds on the solver's work;
-    tolerance: norm of the residual force, relative to the forces that balance, at which the solver stops.
+    tolerance: norm of the residual force, relative to the forces that balance, at which the solver stops;
+    gradient: `Exact()` or `FromDistance(...)`.
     """
 
     cone: str | None = eqx.field(static=True, default=None)
@@ -67,8 +70,10 @@ class Soft(Method):
     iterations: int | None = eqx.field(static=True, default=None)
     line_search_iterations: int | None = eqx.field(static=True, default=None)
     tolerance: float | None = eqx.field(static=True, default=None)
+    gradient: Rule = Exact()
 
     def __check_init__(self):
+        require("Soft", self.gradient, (Exact, FromDistance))
         allowed = {"cone": CONES, "solver": tuple(SOLVERS), "integrator": i_.NAMES}
         for name, values in allowed.items():
             given = getattr(self, name)
@@ -88,11 +93,14 @@ class Soft(Method):
         integrator = self._integrator(model)
         if integrator == "RK4" or i_.wraps(model):
             return columns(partial(self._step, dense=True), model, state, inputs)
-        motion = self.accelerate(model, state, inputs, integrator)
-        here = b_.here_at(model, state, inputs, motion.kin, motion.contacts)
+        here = b_.here(model, state, inputs)
         implicit = integrator if i_.takes_slope(integrator, model) else None
-        z, here = lax.optimization_barrier(((motion.acceleration, motion.effective), here))  # see `gradient.isolated`
-        _, E = b_.jacobians(self.kinds(model), implicit, z, here)
+        motion = self._motion(here, implicit, b_.vector_rule)
+        z, kinds = (motion.acceleration, motion.effective), self.kinds(model)
+        if isinstance(self.gradient, FromDistance):
+            (z, _), here, kinds = self._from_distance(self.gradient, here, z[0], implicit, b_.vector_rule)
+        z, here = lax.optimization_barrier((z, here))  # see `gradient.isolated`
+        _, E = b_.jacobians(kinds, implicit, z, here)
         after = self._after(model, state, motion, i_.advance(model, state, motion, inputs))
         velocity = model.options.timestep * E + np.eye(model.nv, E.shape[1], model.nv, dtype=E.dtype)
         return after, i_.advance_slopes(model, state, inputs, after.v, velocity, velocity)
@@ -117,13 +125,17 @@ class Soft(Method):
             | bit(Status.NOT_FINITE, ~finite)
             | bit(Status.NOT_CONVERGED, ~motion.converged & finite)
             | bit(Status.CONTACT_OVERFLOW, motion.contacts.overflow)
+            | bit(Status.FAR_OVERFLOW, motion.far_overflow)
         )
         cache = replace(state.cache, acceleration=lax.stop_gradient(motion.acceleration), iterations=motion.iterations)
         return State(moved.q, moved.v, moved.act, state.time + model.options.timestep, status, cache)
 
     def kinds(self, model: Model) -> RowKinds:
         """Number and kinds of the constraint rows."""
-        return row_kinds(model, self.cone)
+        return row_kinds(model, self._cone(model))
+
+    def _cone(self, model: Model) -> str:
+        return self.cone or model.options.layout.cone
 
     def accelerate(
         self, model: Model, state: State, inputs: Input, integrator: str | None = None, *, dense: bool = False
@@ -132,33 +144,50 @@ class Soft(Method):
 
         dense: derivatives in state and controls are products with Jacobians, which pays where all columns are wanted.
         """
-        here = b_.here(model, state, inputs)
         implicit = integrator if integrator and i_.takes_slope(integrator, model) else None
+        return self._motion(b_.here(model, state, inputs), implicit, b_.dense_rule if dense else b_.vector_rule)
+
+    def _motion(self, here: b_.Here, implicit: str | None, rule) -> Motion:
+        if not isinstance(self.gradient, FromDistance):
+            z, facts = self._balance(self.kinds(here.model), implicit, rule, here)
+            return Motion(here.kin, here.contacts, *z, *facts)
+        z, facts = self._balance(self.kinds(here.model), implicit, rule, lax.stop_gradient(here))
+        (soft, _), far, _ = self._from_distance(self.gradient, here, z[0], implicit, rule)
+        a, e = straight_through(z, soft)
+        return Motion(here.kin, here.contacts, a, e, *facts, far_overflow=far.contacts.overflow)
+
+    def _from_distance(self, ahead: FromDistance, here: b_.Here, a: Array, implicit: str | None, rule):
+        """What the softened law finds, where, and its rows: the same state, but contacts act from a distance."""
+        kinds = row_kinds(here.model, self._cone(here.model), ahead)
+        near = detect(here.model, here.kin, jnp.asarray(ahead.width, a.dtype))
+        far = here._replace(contacts=near, warm=lax.stop_gradient(a))
+        return self._balance(kinds, implicit, rule, far), far, kinds
+
+    def _balance(self, kinds: RowKinds, implicit: str | None, rule, here: b_.Here):
+        """(a, e) and how the solver fared, by the implicit rule."""
 
         def find(here: b_.Here):
-            now = self._forward(here)
+            now = self._forward(kinds, here)
             z = now.solution.acceleration, effective(implicit, here, now)
             return z, (now.solution.iterations, now.solution.converged)
 
-        rule = partial(b_.dense_rule if dense else b_.vector_rule, self.kinds(model), implicit)
-        (a, e), facts = root(find, rule)(here)
-        return Motion(here.kin, here.contacts, a, e, *facts)
+        return root(find, partial(rule, kinds, implicit))(here)
 
     def forward(self, model: Model, state: State, inputs: Input) -> Forward:
         """Forward dynamics in continuous time, stage by stage; to look inside, not to differentiate."""
-        return self._forward(b_.here(model, state, inputs))
+        return self._forward(self.kinds(model), b_.here(model, state, inputs))
 
-    def _forward(self, here: b_.Here) -> Forward:
+    def _forward(self, kinds: RowKinds, here: b_.Here) -> Forward:
         model, kin, contacts, q, v, act, _, inputs = here
         dyn = smooth(model, kin, v)
         rest, drive = b_.forces(here)
         tau = rest.qfrc + drive.qfrc + f_.applied(model, kin, inputs, v) - dyn.bias
         scene = b_.scene(here, dyn, tau)
         # all rows, for those who look inside: a step uses only what the solver made of them
-        rows = b_.scene_rows(scene, self.kinds(model))
-        return Forward(kin, dyn, drive, rest, contacts, rows, tau, self._solve(scene))
+        rows = b_.scene_rows(scene, kinds)
+        return Forward(kin, dyn, drive, rest, contacts, rows, tau, self._solve(kinds, scene))
 
-    def _solve(self, scene: b_.Scene) -> Solution:
+    def _solve(self, kinds: RowKinds, scene: b_.Scene) -> Solution:
         layout = scene.model.options.layout
         precise = 1e-12 if scene.v.dtype == jnp.float64 else 1e-6
         solver = partial(
@@ -167,7 +196,7 @@ class Soft(Method):
             searches=self.line_search_iterations or layout.line_search_iterations,
             tolerance=self.tolerance or precise,
         )
-        return solve_active(solver, b_.scene_rows, self.kinds(scene.model), scene)
+        return solve_active(solver, b_.scene_rows, kinds, scene)
 
     def inverse(self, model: Model, state: State, acceleration: Array, inputs: Input) -> Array:
         """Generalised force (nv,) that yields the acceleration: everything but passive and constraint forces."""

@@ -1,0 +1,20 @@
+"""The Python blocks of docs/adaptive.md run, in order, and give what the page says."""
+
+import re
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "adaptive.md"
+
+
+def test_page():
+    names: dict = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE):
+        exec(compile(block, str(PAGE), "exec"), names)
+    height, h = names["height"], 1e-5
+    expected = (height(jnp.array([-1 + h])) - height(jnp.array([-1 - h]))) / (2 * h)
+    np.testing.assert_allclose(names["slope"][0], expected, rtol=0.02)
+    assert names["exact"].A[1, 1] == 1 > names["ahead"].A[1, 1] > 0
+    np.testing.assert_array_equal(names["exact"].next.q, names["ahead"].next.q)
