@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-
-jax.config.update("jax_enable_x64", True)
-
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -93,6 +90,7 @@ def draw(path: Path, runs: dict[str, Run], scene: Scene, h: float) -> None:
 
 def main() -> None:
     """Run both rules and draw them."""
+    jax.config.update("jax_enable_x64", True)  # rigid contact wants it
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scene", choices=SCENES, default="drone")
     parser.add_argument("--steps", type=int, default=500, help="time steps of 0.01 s (default: 500)")

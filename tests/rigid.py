@@ -13,10 +13,6 @@ from ukemi.methods import impulses as p_
 from ukemi.model import as_input
 from ukemi.penalty import RowKinds, row_kinds
 
-# A small scene steps in microseconds and compiles in seconds, half of them spent on optimisation.
-QUICK = {"xla_backend_optimization_level": 0}
-quick = partial(jax.jit, compiler_options=QUICK)
-
 
 class Watched(NamedTuple):
     """What a rollout leaves, step by step."""
@@ -36,7 +32,7 @@ def watch(model, state, steps: int, method=None, ctrls=None, ok: bool = True) ->
     return out
 
 
-@partial(quick, static_argnames="method")
+@partial(jax.jit, static_argnames="method")
 def _watch(model, state, ctrls, method) -> Watched:
     def step(state, ctrl):
         inputs = as_input(model, ctrl)
@@ -84,7 +80,7 @@ def complementarity(roles, f, w, fixed, mu):
     return jnp.where(hold, jnp.abs(w), jnp.abs(f - nearest))
 
 
-@quick
+@jax.jit
 def energies(model, states):
     """Energies of states with a leading axis."""
     return jax.vmap(uk.energy, (None, 0))(model, states)

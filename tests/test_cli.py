@@ -196,6 +196,18 @@ def test_check_compares_every_group_and_passes(capsys, tiny):
     assert groups["bodies.mass"].endswith("ok") and groups["options.wind"].endswith("no effect")
 
 
+def test_the_rigid_law_simulates_and_checks(capsys, tiny):
+    code, out, _ = run(capsys, "simulate", tiny, "--seconds", 0.1, "--method", "lcp")
+    assert code == 0 and "status     ok" in out
+    code, out, _ = run(capsys, "check", tiny, "--samples", 2, "--method", "lcp")
+    assert code == 0 and out.startswith("tiny, LCP: 2 states") and "All derivatives agree" in out
+
+
+def test_check_says_which_laws_it_does_not_cover(capsys, tiny):
+    code, _, err = run(capsys, "check", tiny, "--method", "impact")
+    assert code == 2 and "uk.Impact" in err
+
+
 def test_check_reports_a_wrong_derivative(capsys, tiny, monkeypatch):
     """A derivative that is off makes the exit code 1, and its group is named."""
     from ukemi.methods import integrators

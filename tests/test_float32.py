@@ -86,3 +86,28 @@ assert report.unfinished == 0, report
 def test_a_humanoid_under_random_controls_never_fails_silently():
     """20,000 steps in eight worlds; bench/soak.py runs a million."""
     single(SOAK, "20000", str(Path(__file__).parents[1] / "bench"))
+
+
+RIGID = """
+import jax.numpy as jnp, numpy as np
+import ukemi as uk
+CUBE = '<mujoco><option timestep=".01"/><default><geom friction=".4"/></default><worldbody>' \
+    '<geom type="plane" size="9 9 1"/><body pos="0 0 .1"><freejoint/><geom type="box" size=".1 .1 .1"/></body>' \
+    '</worldbody></mujoco>'
+model = uk.load(CUBE)
+states = uk.rollout(model, uk.initial_state(model, v=[2.0, 0, 0, 0, 0, 0]), jnp.zeros((80, 0)), uk.LCP())
+uk.raise_if_failed(states)
+assert states.v.dtype == jnp.float32
+expected = np.maximum(2 - 0.4 * 9.81 * 0.01 * np.arange(1, 81), 0)
+assert np.abs(states.v[:, 0] - expected).max() < 2e-4, np.abs(states.v[:, 0] - expected).max()
+assert np.abs(states.q[:, 2] - 0.1).max() < 1e-5
+for name in ("quadruped", "humanoid"):
+    model = uk.load(name)
+    states = uk.rollout(model, uk.initial_state(model, "home"), jnp.tile(model.keyframes.ctrl[0], (100, 1)), uk.LCP())
+    uk.raise_if_failed(states)
+    assert np.isfinite(states.q).all() and states.q[-1, 2] > 0.2
+"""
+
+
+def test_rigid_contact_slides_and_stands_in_single_precision():
+    single(RIGID)

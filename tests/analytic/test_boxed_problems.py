@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rigid import complementarity, quick
+from rigid import complementarity
 from ukemi.penalty import RowKinds
 from ukemi.solvers import boxed as x_
 from ukemi.solvers import rigid
@@ -52,7 +52,7 @@ def draw(rng, contacts: int):
     return J @ np.linalg.solve(inertia, J.T), b, mu, on, nv
 
 
-@quick
+@jax.jit
 def solve(problems: Problems):
     """Forces by the solver of a step, whether it says that they solve, and the sides that Dantzig alone finds."""
 

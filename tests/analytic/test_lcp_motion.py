@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from rigid import energies, last, preceded, quick, watch
+from rigid import energies, last, preceded, watch
 from ukemi import spatial
 from ukemi.linear import replace_leaves
 
@@ -233,15 +233,15 @@ def starts(model, n: int):
 def test_a_batch_equals_a_loop_and_compiled_equals_eager(small):
     states, ctrls = starts(small, 3), jnp.asarray(np.random.default_rng(1).normal(size=(3, 40, small.nu)))
     run = lambda s, c: uk.rollout(small, s, c, uk.LCP())  # noqa: E731
-    together = quick(jax.vmap(run))(jax.tree.map(lambda *x: jnp.stack(x), *states), ctrls)
-    compiled = quick(run)
+    together = jax.jit(jax.vmap(run))(jax.tree.map(lambda *x: jnp.stack(x), *states), ctrls)
+    compiled = jax.jit(run)
     for k, (state, ctrl) in enumerate(zip(states, ctrls, strict=True)):
         alone = compiled(state, ctrl)
         assert alone.cache.sides.any() and not alone.status.any()
         np.testing.assert_allclose(together.q[k], alone.q, rtol=0, atol=1e-12)
         np.testing.assert_allclose(together.v[k], alone.v, rtol=0, atol=1e-12)
         np.testing.assert_array_equal(together.status[k], alone.status)
-    inside, outside = quick(uk.step, static_argnames="method"), uk.step
+    inside, outside = jax.jit(uk.step, static_argnames="method"), uk.step
     inputs = small, last(alone), ctrls[0, 0]
     for a, b in zip(*(jax.tree.leaves(f(*inputs, method=uk.LCP())) for f in (inside, outside)), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
