@@ -26,6 +26,7 @@ def test_states_on_the_page(page):
     heights = np.asarray(page["fall"].q)[:, [2, 9]]
     assert heights.min() > 0.1 - 1e-9
     np.testing.assert_allclose(heights[40:].max(0) - 0.1, 0.5 * np.array([0.9, 0.3]) ** 2, atol=0.02)
+    np.testing.assert_allclose(page["shot"].q[:, 2].min(), 0.0505, atol=1e-9)
     np.testing.assert_array_equal(page["balls"].geoms.restitution, [0.3, 0.9, 0.3])
 
 

@@ -68,7 +68,7 @@ def _rollout(model: Model, state: State, inputs: Input, method: Method, checkpoi
     if checkpoint is None or checkpoint >= length:
         return steps(state, inputs)[1]
     whole = length - length % checkpoint
-    parts = jax.tree.map(lambda x: x[:whole].reshape(-1, checkpoint, *x.shape[1:]), inputs)
+    parts = jax.tree.map(lambda x: x[:whole].reshape(whole // checkpoint, checkpoint, *x.shape[1:]), inputs)
     state, states = jax.lax.scan(jax.checkpoint(steps, prevent_cse=False), state, parts)
     states = jax.tree.map(lambda x: x.reshape(whole, *x.shape[2:]), states)
     rest = steps(state, jax.tree.map(lambda x: x[whole:], inputs))[1]

@@ -238,3 +238,9 @@ def test_exhausted_steps_are_reported():
 def test_bad_options_are_refused(options, match):
     with pytest.raises(uk.InputError, match=match):
         uk.Adaptive(**options)
+
+
+def test_checkpoints_need_no_controls():
+    """A model without actuators has controls (T, 0), which segments of a rollout must cut all the same."""
+    shapes = jax.eval_shape(lambda: uk.rollout(SLIDING, START, jnp.zeros((5, 0)), uk.Adaptive(), checkpoint=2))
+    assert shapes.q.shape == (5, 7)
