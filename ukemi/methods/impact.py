@@ -23,6 +23,7 @@ from ukemi.errors import InputError
 from ukemi.gradient import keep, pushforward
 from ukemi.kinematics import Kinematics, integrate, kinematics
 from ukemi.methods import balance as b_
+from ukemi.methods import impulse_rules as r_
 from ukemi.methods import impulses as p_
 from ukemi.methods.base import Method
 from ukemi.methods.integrators import moved_activation
@@ -57,7 +58,7 @@ class Impact(Method):
         model = _bare(model)
         here = b_.here(model, state, inputs, jnp.asarray(TOUCH, state.q.dtype))
         args = here, model.options.timestep, state.cache.contacts, state.cache.sides
-        z, (rounds, solved) = p_.solve(_stepping("step"), args)
+        z, (rounds, solved) = r_.solve(_stepping("step"), args)
         start = _Flight(state.q, z.v, model.options.timestep, jnp.zeros((), jnp.int32), rounds, solved)
         end = _fly(self.impacts, model, inputs, start)
         q = _placed(model, inputs, end.q)
@@ -72,7 +73,7 @@ class Impact(Method):
         model = _bare(model)
         here = b_.here(model, state, inputs, jnp.asarray(TOUCH, state.q.dtype))
         args = here, model.options.timestep, state.cache.contacts, state.cache.sides
-        return report_forces(here, p_.solve(_stepping("step"), args)[0])
+        return report_forces(here, r_.solve(_stepping("step"), args)[0])
 
 
 def _stepping(phase: str) -> i_.Stepping:
@@ -129,7 +130,7 @@ def _resolve(model: Model, inputs: Input, at: _Flight) -> _Flight:
     """Velocities after the impulses of an impact; everything in touch takes part (Jade, eq. 7 and 8)."""
     kin, contacts = _poses(model, inputs, at.q, TOUCH)
     here = _instant(model, inputs, kin, contacts, at.q, at.v)
-    z, (rounds, solved) = p_.solve(_stepping("impact"), (here, at.left, *_nothing_known(model)))
+    z, (rounds, solved) = r_.solve(_stepping("impact"), (here, at.left, *_nothing_known(model)))
     return _Flight(at.q, z.v, at.left, at.count + 1, at.rounds + rounds, at.solved & solved)
 
 
@@ -213,5 +214,5 @@ def _misplaced(here: b_.Here) -> Array:
 
 
 def _displaced(model: Model, here: b_.Here) -> Array:
-    z, _ = p_.solve(_stepping("place"), (here, jnp.ones_like(model.options.timestep), *_nothing_known(model)))
+    z, _ = r_.solve(_stepping("place"), (here, jnp.ones_like(model.options.timestep), *_nothing_known(model)))
     return integrate(model.tree, here.q, z.v, jnp.ones_like(model.options.timestep))

@@ -9,27 +9,20 @@ where M̂ = M + h D takes the joints' damping implicitly, as MuJoCo's Euler does
 back penetration and drift through the same rows on the same sides, and leaves velocities alone.
 """
 
-from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-import jax.scipy.linalg as jsl
 import numpy as np
 from jax import Array, lax
 
 from ukemi import impulse as i_
-from ukemi import impulse_slopes as s_
 from ukemi.collide.detect import Contacts
-from ukemi.dynamics import inertial_force, inertial_slope, motion_force, motion_slopes, smooth
-from ukemi.gradient import pushforward, root, zero_tangent
-from ukemi.kinematics import Kinematics, Velocities, tangent_vector, velocities
+from ukemi.dynamics import inertial_force, motion_force, smooth
+from ukemi.kinematics import Kinematics, Velocities, velocities
 from ukemi.methods import balance as b_
 from ukemi.methods.integrators import takes_slope
 from ukemi.model import Model
 from ukemi.penalty import RowKinds, row_kinds
-from ukemi.slopes import has_constant_rows
 from ukemi.solvers import boxed as x_
 from ukemi.solvers import rigid, with_slots
 from ukemi.solvers.linear import eliminate
@@ -129,23 +122,23 @@ def find(kinds: RowKinds, stepping: i_.Stepping, scene: Scene) -> tuple[Impulses
 def _restoring(given: Problem, own: x_.Roles, side: Array) -> Array:
     """λ (n,) that restores clamped normals, limits and equalities; friction takes no part."""
     p = given.boxed
-    firm = _firm(p, own, side)
+    firm = firm_rows(p, own, side)
     wanted = jnp.where(firm, given.law.restore * p.scale, 0.0)
 
     def solve(wanted):
-        return jnp.linalg.solve(_restoring_system(given, firm), wanted) * p.scale
+        return jnp.linalg.solve(restoring_system(given, firm), wanted) * p.scale
 
     return lax.cond((wanted != 0).any(), solve, jnp.zeros_like, wanted)
 
 
-def _restoring_system(given: Problem, firm: Array) -> Array:
+def restoring_system(given: Problem, firm: Array) -> Array:
     """Matrix (n, n) of λ, scaled."""
     p, eye = given.boxed, np.eye(len(firm), dtype=given.X.dtype)
     yielding = jnp.where(firm, given.law.yields * p.scale**2, 1.0)
     return jnp.where(firm[:, None] & firm, p.A, 0.0) + yielding[:, None] * eye
 
 
-def _firm(p: x_.Boxed, own: x_.Roles, side: Array) -> Array:
+def firm_rows(p: x_.Boxed, own: x_.Roles, side: Array) -> Array:
     """Clamped rows (n,) but friction."""
     return x_.is_clamped(p, own, side) & (own.push | own.hold)
 
@@ -212,237 +205,3 @@ def row_balance(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.He
         jnp.where(clamped, rows.motion(z.v) - target, jnp.where(law.on, at_side, z.f)),
         jnp.where(firm, rows.motion(z.shift) + law.yields * z.lam - law.restore, z.lam),
     )
-
-
-# ---- derivatives -----------------------------------------------------------------------------------------------------
-
-
-class Response(NamedTuple):
-    """What the unknowns do about an imbalance: dv⁺ = −(force · dR_force + rows · dR_rows), and dδ alike."""
-
-    force: Array  # (nv, nv)
-    rows: Array  # (nv, total)
-    shift: Array  # (nv, nv)
-    restore: Array  # (nv, total)
-    bounce: Array  # (nv, nv) how a displacement of the start turns round where contacts bounce
-
-
-def response(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, scene: Scene) -> Response:
-    """Inverse of the residual's Jacobian in v⁺ and f, as seen by v⁺, at the sides that `scene` names.
-
-    The rows' part is solved from the left, so that it exists where contacts are more than the degrees of freedom: what
-    they cannot tell apart drops out of v⁺ (Nimble, IV-C).
-    """
-
-    def invert(own_kinds: RowKinds, scene: Scene, bounce: Array) -> Response:
-        own, given = x_.roles(own_kinds), problem(scene, own_kinds, stepping)
-        p, side = given.boxed, scene.side[: own_kinds.total]
-        free = eliminate(scene.M, jnp.eye(len(scene.v), dtype=scene.v.dtype))
-        clamped, firm = x_.is_clamped(p, own, side), _firm(p, own, side)
-        of_rows = _inverse_rows(p, given.X, own, side, clamped)
-        need = (jnp.where(firm, given.law.restore, 0.0) != 0).any()
-        of_shift = lax.cond(need, lambda: _inverse_restoring(given, firm), lambda: jnp.zeros_like(given.X))
-        room = ((0, 0), (0, kinds.total - own_kinds.total))
-        thrown = jnp.concatenate([jnp.zeros(own_kinds.scalar, bool), bounce.reshape(-1)]) & clamped
-        return Response(
-            free - of_rows[1] @ given.X.T,
-            jnp.pad(of_rows[0], room),
-            free - of_shift @ given.X.T,
-            jnp.pad(of_shift, room),
-            _turning(given, thrown),
-        )
-
-    if not kinds.total:
-        free = eliminate(scene.M, jnp.eye(len(scene.v), dtype=scene.v.dtype))
-        none = jnp.zeros((len(free), 0), free.dtype)
-        return Response(free, none, free, none, jnp.zeros_like(free))
-    bounce = z.bounce[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
-    return with_slots(invert, kinds)(scene, bounce)
-
-
-def _inverse_rows(p: x_.Boxed, X: Array, own: x_.Roles, side: Array, clamped: Array) -> tuple[Array, Array]:
-    """M̂⁻¹Jᵀ system⁻¹ (nv, n) in the units of the rows, and the part of it on clamped rows."""
-    left = _solve_left(p, own, side, (X * p.scale).T)
-    units = jnp.where(clamped, p.scale, jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 1.0))
-    rows = (left * units[:, None]).T
-    return rows, jnp.where(clamped, rows, 0.0)
-
-
-def _inverse_restoring(given: Problem, firm: Array) -> Array:
-    """M̂⁻¹Jᵀ (A + yields)⁻¹ (nv, n) over the firm rows."""
-    s = jnp.where(firm, given.boxed.scale, 0.0)
-    return jnp.linalg.solve(_restoring_system(given, firm), (given.X * s).T).T * s
-
-
-def _solve_left(p: x_.Boxed, own: x_.Roles, side: Array, seen: Array) -> Array:
-    """Y with systemᵀ Y = seen, by refinement of the regular system's factors."""
-    regular = x_.system(p, own, side, x_.Constants.of(p.b.dtype).delta)
-    return _refined(regular.T, x_.system(p, own, side, 0.0).T, seen)
-
-
-def _refined(regular: Array, exact: Array, right: Array) -> Array:
-    """Solution of `exact`, which may be singular, by refinement of the factors of `regular`, which is near it."""
-    factors = jsl.lu_factor(regular)
-    out = jsl.lu_solve(factors, right)
-    for _ in range(x_.REFINEMENTS):
-        out = out + jsl.lu_solve(factors, right - exact @ out)
-    return out
-
-
-def _turning(given: Problem, thrown: Array) -> Array:
-    """M̂⁻¹ J_bᵀ A_bb⁻¹ (1 + e) J_b of the rows b that bounce.
-
-    A body that starts nearer to what it hits turns round earlier, so that it ends farther: the time of impact moves
-    by −J δq / (J v), and with it the jump (1 + e) M̂⁻¹ Jᵀ A⁻¹ J v (Nimble, VI and appendix E, in the metric of M̂).
-    """
-    p, eye = given.boxed, np.eye(len(thrown), dtype=given.X.dtype)
-    both = thrown[:, None] & thrown
-    exact = jnp.where(both, p.A, jnp.where(thrown, 0.0, 1.0)[:, None] * eye)
-    right = jnp.where(thrown, (1 + given.law.restitution) * p.scale, 0.0)[:, None] * given.J
-    return (given.X * p.scale) @ _refined(exact + x_.Constants.of(p.b.dtype).delta * eye, exact, right)
-
-
-def solve(stepping: i_.Stepping, args, *, bounces: bool = False) -> tuple[Impulses, tuple[Array, Array]]:
-    """What a step finds from args (here, duration, known, sides), differentiable at its sides.
-
-    bounces: with the change of the time of impact.
-    """
-    return root(partial(_find, stepping), partial(_exact_rule, stepping, bounces))(args)
-
-
-def _find(stepping: i_.Stepping, args):
-    return find(row_kinds(args[0].model), stepping, scene(stepping, *args))
-
-
-def _exact_rule(stepping: i_.Stepping, bounces: bool, z: Impulses, args, along):
-    here, duration, known, _ = args
-    dr = pushforward(lambda moving: imbalance(stepping, z, *moving), (here, duration), along[:2])
-    if dr is None:
-        return None
-    move = response(row_kinds(here.model), stepping, z, scene(stepping, here, duration, known, z.side))
-    dv = -(move.force @ dr.force + move.rows @ dr.rows)
-    shift = -(move.shift @ dr.shift + move.restore @ dr.restore)
-    if bounces:
-        dq = b_.filled(along[0].q, here.q)
-        shift = shift - move.bounce @ tangent_vector(here.model.tree, here.q, dq)
-    return zero_tangent(z)._replace(v=dv, shift=shift)
-
-
-def jacobians(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses, args, ahead) -> tuple[Array, Array]:
-    """∂v⁺ and ∂δ (nv, nv + nv + na + nu) in position (tangent space), velocity, activation and control."""
-    here, duration, known, _ = args
-    now = scene(stepping, here, duration, known, z.side)
-    move = response(kinds, stepping, z, now)
-    force, shift, rows, restore = _slopes(kinds, stepping, z, here, now, ahead)
-    dv = -(move.force @ force)
-    dv = dv.at[:, : rows.shape[1]].add(-(move.rows @ rows))
-    ds = -(move.shift @ shift + move.restore @ restore)
-    if bounces:
-        ds = ds - move.bounce
-    return dv, jnp.pad(ds, ((0, 0), (0, dv.shape[1] - here.model.nv)))
-
-
-def _slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, now: Scene, ahead):
-    """Slopes of `Balance`: force in everything, shift in q, rows in q and v, restore in q."""
-    model, h, nv = here.model, here.model.options.timestep, here.model.nv
-    e = (z.v - here.v) / h
-    inertial = motion_slopes(model, here.kin, now.velocity, here.v, e)
-    push = b_.force_slopes(replace(kinds, equality=0, limit=0, dry=0), here, e)
-    force = h * jnp.concatenate([inertial.q - push.q, inertial.v - push.v - now.M / h, -push.act, -push.ctrl], -1)
-    shift = inertial_slope(model, here.kin, z.shift)
-    rows, restore = jnp.zeros((0, 2 * nv), e.dtype), jnp.zeros((0, nv), e.dtype)
-    n = kinds.scalar
-    if n:
-        part = _scalar_slopes(kinds, stepping, z, here, now)
-        force, shift = force.at[:, : 2 * nv].add(part.force), shift + part.shift
-        rows, restore = part.rows, part.restore
-    if kinds.contacts:
-        part = _contact_slopes(kinds, stepping, z, now, b_.following(here, ahead))
-        force, shift = force.at[:, :nv].add(-part.pull), shift - part.drag
-        rows = jnp.concatenate([rows, jnp.concatenate([part.q, part.v], -1)])
-        restore = jnp.concatenate([restore, part.restore])
-    return force, shift, rows, restore
-
-
-def _contact_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, now: Scene, follow) -> s_.RowSlopes:
-    """Slopes of the contacts, of those slots that hold any."""
-
-    def of_slots(own: RowKinds, motion: s_.Motion, follow, *rows):
-        part = s_.contact_slopes(own, stepping, motion, s_.OfRows(*(row.reshape(-1) for row in rows)), follow)
-        room = ((0, kinds.dim * (kinds.contacts - own.contacts)), (0, 0))
-        return part._replace(**{name: jnp.pad(getattr(part, name), room) for name in ("q", "v", "restore")})
-
-    rows = [part[kinds.scalar :].reshape(kinds.contacts, kinds.dim) for part in (z.f, z.lam, z.side, z.bounce)]
-    return with_slots(of_slots, kinds)(s_.Motion(*now.frame, z.v, z.shift), follow, *rows)
-
-
-def _scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, now: Scene) -> Balance:
-    """Slopes of rows that are not contacts, in q and v (force, rows) or q (shift, restore)."""
-    only, nv = replace(kinds, contacts=0), here.model.nv
-    if has_constant_rows(here.model, only):
-        q, v, restore = s_.scalar_slopes(only, stepping, now.frame, z)
-        none = jnp.zeros((nv, 2 * nv), q.dtype)
-        return Balance(none, none[:, :nv], jnp.concatenate([q, v], -1), restore)
-    n = kinds.scalar
-    mine = z._replace(f=z.f[:n], lam=z.lam[:n], side=z.side[:n], bounce=z.bounce[:n])
-    slopes = b_.columns_of(lambda here: jnp.concatenate(row_balance(only, stepping, mine, here, now.duration)), here)
-    parts = np.cumsum([nv, nv, n])
-    q, v = (Balance(*jnp.split(columns, parts)) for columns in (slopes.q, slopes.v))
-    force, rows = (jnp.concatenate(pair, -1) for pair in ((q.force, v.force), (q.rows, v.rows)))
-    return Balance(force, q.shift, rows, q.restore)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def solve_aware(stepping: i_.Stepping, args) -> tuple[Impulses, tuple[Array, Array]]:
-    """`solve` with the reverse-mode rule of Nimble, IV-D; see `rules.ComplementarityAware`."""
-    return _find(stepping, args)
-
-
-def _solve_forward(stepping: i_.Stepping, args):
-    z, facts = _find(stepping, args)
-    return (z, facts), (z, args)
-
-
-def _solve_backward(stepping: i_.Stepping, kept, wanted):
-    (z, args), (wanted, _) = kept, wanted
-    exact, size = _pull_back(stepping, z, args, wanted)
-    sides = _as_wanted(row_kinds(args[0].model), z, scene(stepping, *args), wanted.v)
-    other, other_size = _pull_back(stepping, z._replace(side=sides), args, wanted)
-    return ((*_choose_cotangent(other_size > size, other, exact), *_no_cotangent(args[2:])),)
-
-
-solve_aware.defvjp(_solve_forward, _solve_backward)
-
-
-def _pull_back(stepping: i_.Stepping, z: Impulses, args, wanted: Impulses):
-    """Cotangents of all that the step depends on, and how large those of velocities and forces are."""
-    here, h, known, _ = args
-    move = response(row_kinds(here.model), stepping, z, scene(stepping, here, h, known, z.side))
-    force, shift = -(wanted.v @ move.force), -(wanted.shift @ move.shift)
-    balance = Balance(force, shift, -(wanted.v @ move.rows), -(wanted.shift @ move.restore))
-    cotangent = jax.vjp(partial(imbalance, stepping, z), here, h)[1](balance)
-    # R holds −h τ, so that the gradient in τ is −h times that in R
-    return cotangent, (cotangent[0].v ** 2).sum() + ((h * force) ** 2).sum() / h
-
-
-def _as_wanted(kinds: RowKinds, z: Impulses, scene: Scene, wanted: Array) -> Array:
-    """Sides (total,) with the normals that the loss pulls apart separating, and those it presses together clamped."""
-    own = x_.roles(kinds)
-    blocks = i_.blocks_of(scene.frame, kinds)
-    slope = i_.rows(scene.frame, kinds, blocks).motion(eliminate(scene.M, wanted[:, None])[:, 0])
-    normal = own.push & (np.arange(kinds.total) >= kinds.scalar)
-    side = jnp.where(slope < 0, x_.LOW, jnp.where(slope > 0, x_.CLAMPED, z.side))
-    side = jnp.where(normal, side, z.side)
-    rubs = (own.owner != np.arange(kinds.total)) & (side[own.owner] == x_.LOW)
-    return jnp.where(rubs, x_.LOW, side).astype(z.side.dtype)  # what is let go does not rub
-
-
-def _choose_cotangent(yes: Array, a, b):
-    def pick(x, y):
-        return x if x.dtype == jax.dtypes.float0 else jnp.where(yes, x, y)
-
-    return jax.tree.map(pick, a, b)
-
-
-def _no_cotangent(values):
-    return jax.tree.map(lambda x: np.zeros(x.shape, jax.dtypes.float0), values)

@@ -14,6 +14,7 @@ from ukemi.errors import GradientError, InputError
 from ukemi.gradient import without_derivative
 from ukemi.kinematics import Kinematics, integrate, of_state, velocities
 from ukemi.methods import balance as b_
+from ukemi.methods import impulse_rules as r_
 from ukemi.methods import impulses as p_
 from ukemi.methods.base import Method, columns
 from ukemi.methods.integrators import advance_slopes, moved_activation, wraps
@@ -69,7 +70,7 @@ class LCP(Method):
         z, args = lax.optimization_barrier((z, args))  # see `gradient.isolated`
         bounces, nv = isinstance(self.gradient, rules.Bounce), model.nv
         ahead = self._ahead(model, args[0].kin, args[0].v)
-        dv, shift = p_.jacobians(row_kinds(model), self._stepping, bounces, z, args, ahead)
+        dv, shift = r_.jacobians(row_kinds(model), self._stepping, bounces, z, args, ahead)
         change = np.eye(nv, dv.shape[1], nv, dtype=dv.dtype) if self.explicit else dv
         slopes = advance_slopes(model, state, inputs, self._rate(state.v, z, h), jnp.asarray(change) + shift / h, dv)
         return self._after(state, inputs, here, z, facts), slopes
@@ -94,8 +95,8 @@ class LCP(Method):
         """What the step finds, with the gradient rule, and (linear systems solved, whether that found a solution)."""
         args = here, here.model.options.timestep, state.cache.contacts, state.cache.sides
         if isinstance(self.gradient, rules.ComplementarityAware):
-            return p_.solve_aware(self._stepping, args)
-        return p_.solve(self._stepping, args, bounces=isinstance(self.gradient, rules.Bounce))
+            return r_.solve_aware(self._stepping, args)
+        return r_.solve(self._stepping, args, bounces=isinstance(self.gradient, rules.Bounce))
 
     @property
     def _stepping(self) -> i_.Stepping:
