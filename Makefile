@@ -47,11 +47,11 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow and not optimized" $(ARGS)
-	UKEMI_TEST_OPTIMIZED=1 $(BIN)/python -m pytest -m "not slow and optimized" $(ARGS)
+	UKEMI_TEST_OPTIMIZED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow and optimized" $(ARGS)
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not optimized" $(ARGS)
-	UKEMI_TEST_OPTIMIZED=1 $(BIN)/python -m pytest -m optimized $(ARGS)
+	UKEMI_TEST_OPTIMIZED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m optimized $(ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py $(ARGS)

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "adaptive.md"
 
 
+@pytest.mark.optimized
 def test_page():
     names: dict = {}
     for block in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE):

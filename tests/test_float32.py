@@ -40,6 +40,7 @@ def single(script: str, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("name", ["humanoid", "quadruped", "billiards"])
 def test_single_agrees_with_double(name, tmp_path):
     m = uk.source.read(name)
