@@ -5,17 +5,15 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "adaptive.md"
 
 
-@pytest.mark.optimized
 def test_page():
     names: dict = {}
     for block in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE):
         exec(compile(block, str(PAGE), "exec"), names)
-    height, h = names["height"], 1e-5
+    height, h = names["height"], 1e-3  # far above where a rounding decides whether a step is accepted
     expected = (height(jnp.array([-1 + h])) - height(jnp.array([-1 - h]))) / (2 * h)
     np.testing.assert_allclose(names["slope"][0], expected, rtol=0.02)
     assert names["exact"].A[1, 1] == 1 > names["ahead"].A[1, 1] > 0
