@@ -24,6 +24,23 @@ from ukemi.softness import TINY, Softness, impedance, stiffness_damping
 from ukemi.tree import BALL
 
 
+class Frame(NamedTuple):
+    """What rows are made from, whichever law they serve."""
+
+    model: Model
+    kin: Kinematics
+    velocity: Velocities
+    q: Array
+    v: Array
+    contacts: Contacts
+
+
+def frame_of(here) -> Frame:
+    """What rows are made from at `methods.balance.Here`."""
+    velocity = velocities(here.model.tree, here.kin.S, here.v)
+    return Frame(here.model, here.kin, velocity, here.q, here.v, here.contacts)
+
+
 class Rows(NamedTuple):
     """Everything that the solvers need to know of the constraints."""
 
@@ -119,41 +136,32 @@ def _limit_rows(model: Model, q: Array) -> Block:
 # ---- all together --------------------------------------------------------------------------------------------------
 
 
-def constraint_rows(
-    model: Model, kin: Kinematics, velocity: Velocities, q: Array, v: Array, contacts: Contacts, kinds: RowKinds
-) -> Rows:
+def constraint_rows(frame: Frame, kinds: RowKinds) -> Rows:
     """All rows at a state."""
-    J, aref, D = _scalar_rows(model, kin, velocity, q, v, kinds)
-    law = _no_law(kinds, q.dtype)
+    J, aref, D = _scalar_rows(frame, kinds)
+    law = _no_law(kinds, frame.q.dtype)
     if kinds.contacts:
-        J_contact = contact_jacobian(model, kin, contacts, kinds.dim)
-        moving = (J_contact.reshape(-1, model.nv) @ v).reshape(-1, kinds.dim)
-        law = contact_law(model, contacts, kinds, moving)
-        J = jnp.concatenate([J, J_contact.reshape(-1, model.nv)])
-    return spatial.materialize(Rows(J, jnp.concatenate([aref, law.aref.reshape(-1)]), _penalty(model, D, law)))
+        J_contact = contact_jacobian(frame.model, frame.kin, frame.contacts, kinds.dim)
+        moving = (J_contact.reshape(-1, frame.model.nv) @ frame.v).reshape(-1, kinds.dim)
+        law = contact_law(frame.model, frame.contacts, kinds, moving)
+        J = jnp.concatenate([J, J_contact.reshape(-1, frame.model.nv)])
+    return spatial.materialize(
+        Rows(J, jnp.concatenate([aref, law.aref.reshape(-1)]), _penalty(frame.model, D, law))
+    )
 
 
-def constraint_force(
-    model: Model,
-    kin: Kinematics,
-    velocity: Velocities,
-    q: Array,
-    v: Array,
-    a: Array,
-    contacts: Contacts,
-    kinds: RowKinds,
-) -> tuple[Array, Array]:
+def constraint_force(frame: Frame, a: Array, kinds: RowKinds) -> tuple[Array, Array]:
     """Constraint forces f (total,) = −∇s(J a − a_ref) at acceleration a (nv,), and Jᵀ f (nv,).
 
     Contacts take part without their Jacobian, so that derivatives of this function pass vectors around, not matrices.
     """
-    J, aref, D = _scalar_rows(model, kin, velocity, q, v, kinds)
-    x, law = [J @ a - aref], _no_law(kinds, q.dtype)
+    J, aref, D = _scalar_rows(frame, kinds)
+    x, law = [J @ a - aref], _no_law(kinds, frame.q.dtype)
     if kinds.contacts:
-        lever = contact_lever(model, kin, contacts, kinds.dim)
-        law = contact_law(model, contacts, kinds, lever.motion(v))
+        lever = contact_lever(frame.model, frame.kin, frame.contacts, kinds.dim)
+        law = contact_law(frame.model, frame.contacts, kinds, lever.motion(frame.v))
         x.append((lever.motion(a) - law.aref).reshape(-1))
-    force = force_of(kinds, _penalty(model, D, law), jnp.concatenate(x))
+    force = force_of(kinds, _penalty(frame.model, D, law), jnp.concatenate(x))
     pull = force[: kinds.scalar] @ J
     if kinds.contacts:
         pull = pull + lever.pull(force[kinds.scalar :].reshape(-1, kinds.dim))
@@ -162,14 +170,14 @@ def constraint_force(
 
 def scalar_force(kinds: RowKinds, here, a: Array) -> Array:
     """Jᵀ f (nv,) of the rows that are not contacts, at acceleration a (nv,)."""
-    velocity = velocities(here.model.tree, here.kin.S, here.v)
-    J, aref, D = _scalar_rows(here.model, here.kin, velocity, here.q, here.v, kinds)
+    J, aref, D = _scalar_rows(frame_of(here), kinds)
     only = dataclasses.replace(kinds, contacts=0)
     return force_of(only, _penalty(here.model, D, _no_law(kinds, a.dtype)), J @ a - aref) @ J
 
 
-def scalar_blocks(model: Model, kin, velocity: Velocities, q: Array, v: Array, kinds: RowKinds) -> list[Block]:
+def scalar_blocks(frame: Frame, kinds: RowKinds) -> list[Block]:
     """The rows that are not contacts, kind by kind."""
+    model, kin, velocity, q, v, _ = frame
     blocks = []
     if kinds.equality:
         blocks.append(Block(*equality_rows(model, kin, velocity, q, v)))
@@ -180,11 +188,12 @@ def scalar_blocks(model: Model, kin, velocity: Velocities, q: Array, v: Array, k
     return blocks
 
 
-def _scalar_rows(model: Model, kin, velocity: Velocities, q: Array, v: Array, kinds: RowKinds):
+def _scalar_rows(frame: Frame, kinds: RowKinds):
     """J, a_ref and D of the rows that are not contacts."""
-    J, aref, D = [jnp.zeros((0, model.nv), q.dtype)], [jnp.zeros(0, q.dtype)], [jnp.zeros(0, q.dtype)]
-    for block in scalar_blocks(model, kin, velocity, q, v, kinds):
-        a, _, stiff = reference(model, block, v)
+    model, dtype = frame.model, frame.q.dtype
+    J, aref, D = [jnp.zeros((0, model.nv), dtype)], [jnp.zeros(0, dtype)], [jnp.zeros(0, dtype)]
+    for block in scalar_blocks(frame, kinds):
+        a, _, stiff = reference(model, block, frame.v)
         J.append(block.J)
         aref.append(a)
         D.append(stiff)

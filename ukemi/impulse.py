@@ -12,10 +12,10 @@ import numpy as np
 from jax import Array
 
 from ukemi import spatial
-from ukemi.collide.detect import Contacts, bounding_capsules
-from ukemi.constraint import Block, scalar_blocks
+from ukemi.collide.detect import bounding_capsules
+from ukemi.constraint import Block, Frame, frame_of, scalar_blocks
 from ukemi.contact import Lever, contact_jacobian, contact_lever, of_contacts, pair_parameters
-from ukemi.kinematics import Kinematics, Velocities, geom_frames, velocities
+from ukemi.kinematics import Kinematics, Velocities, geom_frames
 from ukemi.model import Model
 from ukemi.penalty import RowKinds
 
@@ -53,36 +53,24 @@ class Rows(NamedTuple):
         return out if self.lever is None else out + self.lever.pull(f[n:].reshape(-1, self.dim))
 
 
-class Frame(NamedTuple):
-    """What rows are made from."""
-
-    model: Model
-    kin: Kinematics
-    velocity: Velocities
-    q: Array
-    v: Array
-    contacts: Contacts
-
-
 def matrix(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Array:
     """J (total, nv)."""
-    J = [jnp.zeros((0, frame.model.nv), frame.v.dtype), *(block.J for block in blocks)]
-    if kinds.contacts:
-        contacts = contact_jacobian(frame.model, frame.kin, frame.contacts, kinds.dim)
-        J.append(contacts.reshape(-1, frame.model.nv))
-    return jnp.concatenate(J)
+    J = _scalar_matrix(frame, blocks)
+    if not kinds.contacts:
+        return J
+    contacts = contact_jacobian(frame.model, frame.kin, frame.contacts, kinds.dim)
+    return jnp.concatenate([J, contacts.reshape(-1, frame.model.nv)])
+
+
+def _scalar_matrix(frame: Frame, blocks: list[Block]) -> Array:
+    return jnp.concatenate([jnp.zeros((0, frame.model.nv), frame.v.dtype), *(block.J for block in blocks)])
 
 
 def rows(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Rows:
     """The same as a map."""
-    J = jnp.concatenate([jnp.zeros((0, frame.model.nv), frame.v.dtype), *(block.J for block in blocks)])
+    J = _scalar_matrix(frame, blocks)
     lever = contact_lever(frame.model, frame.kin, frame.contacts, kinds.dim) if kinds.contacts else None
     return Rows(J, lever, kinds.dim)
-
-
-def blocks_of(frame: Frame, kinds: RowKinds) -> list[Block]:
-    """Rows that are not contacts, kind by kind."""
-    return scalar_blocks(frame.model, frame.kin, frame.velocity, frame.q, frame.v, kinds)
 
 
 def law(frame: Frame, kinds: RowKinds, blocks: list[Block], moving: Array, h: Array, options: "Stepping") -> Law:
@@ -166,10 +154,8 @@ def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options
 
 def drift(here, kinds: RowKinds) -> Array:
     """How far equalities are from being met, or limits overrun, at the most [m] or [rad]."""
-    velocity = velocities(here.model.tree, here.kin.S, here.v)
-    frame = Frame(here.model, here.kin, velocity, here.q, here.v, here.contacts)
     worst = jnp.zeros((), here.q.dtype)
-    for block, kind in zip(blocks_of(frame, kinds), _names(kinds), strict=True):
+    for block, kind in zip(scalar_blocks(frame_of(here), kinds), _names(kinds), strict=True):
         if kind != "dry":
             phi = block.residual - block.margin
             worst = jnp.maximum(worst, jnp.max(jnp.abs(phi) if kind == "equality" else -phi))

@@ -12,10 +12,8 @@ from jax import Array
 
 from ukemi import impulse as i_
 from ukemi import spatial
-from ukemi.collide.detect import Contacts
-from ukemi.contact import contact_lever, of_contacts, pair_parameters
-from ukemi.kinematics import Kinematics, Velocities
-from ukemi.model import Model
+from ukemi.constraint import Frame, scalar_blocks
+from ukemi.contact import of_contacts, pair_parameters
 from ukemi.penalty import RowKinds
 from ukemi.solvers.boxed import CLAMPED, roles
 from ukemi.turning import Change, Follow, Turning, carried_force, wrench_slopes
@@ -24,19 +22,9 @@ from ukemi.turning import Change, Follow, Turning, carried_force, wrench_slopes
 class Motion(NamedTuple):
     """What the rows of a step are made from, and where it leads."""
 
-    model: Model
-    kin: Kinematics
-    velocity: Velocities
-    q: Array
-    v: Array
-    contacts: Contacts
+    frame: Frame
     after: Array  # (nv,) v⁺
     shift: Array  # (nv,) δ
-
-    @property
-    def frame(self) -> i_.Frame:
-        """What rows are made from."""
-        return i_.Frame(*self[:6])
 
 
 class OfRows(NamedTuple):
@@ -60,7 +48,8 @@ class RowSlopes(NamedTuple):
 
 def contact_slopes(kinds: RowKinds, stepping: i_.Stepping, motion: Motion, z: OfRows, follow: Follow) -> RowSlopes:
     """Slopes of the contacts."""
-    frame, model, dim, nv = motion.frame, motion.model, kinds.dim, len(motion.v)
+    frame, dim = motion.frame, kinds.dim
+    model, nv = frame.model, len(frame.v)
     n, h = kinds.contacts, model.options.timestep
     side, bounce = z.side.reshape(n, dim), z.bounce.reshape(n, dim)[:, 0]
     prm = of_contacts(pair_parameters(model), frame.contacts.pair)
@@ -68,29 +57,24 @@ def contact_slopes(kinds: RowKinds, stepping: i_.Stepping, motion: Motion, z: Of
     clamped = frame.contacts.active[:, None] & (side == CLAMPED)
     normal = np.arange(dim) == 0
     one = _diagonal(clamped.astype(phi.dtype))
+    turning = Turning.of(model, frame.kin, frame.contacts, dim, jnp.stack([motion.after, frame.v], -1), follow)
     # what normals ask for: −φ/h while open (explicit: less J v), −e J v where they bounce
     closing = frame.contacts.active & ~bounce
-    open_ = closing & (phi + (h * _seen(frame, dim)[:, 0] if stepping.explicit else 0.0) > 0)
+    open_ = closing & (phi + (h * turning.rates.relative[0, 1] if stepping.explicit else 0.0) > 0)
     per_velocity = jnp.where(bounce, prm.restitution, jnp.where(open_ & stepping.explicit, 1.0, 0.0))
     second = _diagonal(clamped * jnp.where(normal, per_velocity[:, None], 0.0))
     distance = jnp.where(clamped & normal, jnp.where(open_, 1 / h, 0.0)[:, None], 0.0).T
-    rates = jnp.stack([motion.after, frame.v], -1)
-    turning = Turning.of(model, frame.kin, frame.contacts, dim, rates, follow)
     J, rows, _ = wrench_slopes(turning, Change(jnp.zeros((6, n), phi.dtype), one, second, distance), [])
     by_velocity = second[np.arange(dim), np.arange(dim)][..., None] * J[:dim]
     pull = _pull_slope(model, turning, z.f.reshape(n, dim))
     # the displacement: friction takes no part
     firm = _diagonal(jnp.where(normal, clamped, False).astype(phi.dtype))
     nearer = jnp.where(clamped & normal & (phi < 0)[:, None], stepping.correction, 0.0).T
-    there = Turning.of(model, frame.kin, frame.contacts, dim, jnp.stack([motion.shift, frame.v], -1), follow)
+    there = turning.at(model, jnp.stack([motion.shift, frame.v], -1))
     _, restore, _ = wrench_slopes(there, Change(jnp.zeros((6, n), phi.dtype), firm, 0.0 * firm, nearer), [])
     drag = _pull_slope(model, turning, z.lam.reshape(n, dim))
     ordered = (part[:dim].transpose(1, 0, 2).reshape(-1, nv) for part in (rows, by_velocity, restore))
     return RowSlopes(pull, drag, *ordered)
-
-
-def _seen(frame: i_.Frame, dim: int) -> Array:
-    return contact_lever(frame.model, frame.kin, frame.contacts, dim).motion(frame.v)
 
 
 def _diagonal(values: Array) -> Array:
@@ -108,7 +92,7 @@ def _pull_slope(model, turning: Turning, force: Array) -> Array:
     return spatial.gram(J.reshape(-1, nv), Z.reshape(-1, nv)) + carried_force(model.tree, turning, full)
 
 
-def scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, frame: i_.Frame, z) -> tuple[Array, Array, Array]:
+def scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, frame: Frame, z) -> tuple[Array, Array, Array]:
     """∂/∂q and ∂/∂v of the conditions of sides, and ∂/∂q of those of the displacement, (scalar, nv) each.
 
     For rows with constant Jacobians: dry friction, and limits of hinges and slides.
@@ -117,7 +101,7 @@ def scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, frame: i_.Frame, z) ->
     none = jnp.zeros((0, nv), frame.v.dtype)
     q, v, restore = [none], [none], [none]
     start = 0
-    for block in i_.blocks_of(frame, kinds):
+    for block in scalar_blocks(frame, kinds):
         rows = slice(start, start + len(block.residual))
         start = rows.stop
         phi = block.residual - block.margin

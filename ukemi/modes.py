@@ -16,7 +16,7 @@ from ukemi import forces as f_
 from ukemi import spatial
 from ukemi.collide.detect import Contacts
 from ukemi.collide.primitives import PAIRS
-from ukemi.constraint import constraint_rows, scalar_blocks
+from ukemi.constraint import Frame, constraint_rows, scalar_blocks
 from ukemi.contact import MIN_FRICTION, of_contacts, pair_parameters
 from ukemi.errors import InputError
 from ukemi.fluid import local_velocity
@@ -80,12 +80,13 @@ def _mode(method: Soft, model: Model, state: State, inputs: Input, motion: Motio
     """Mode of one evaluation of the acceleration."""
     kin, contacts, q, v, kinds = motion.kin, motion.contacts, state.q, state.v, method.kinds(model)
     velocity = velocities(model.tree, kin.S, v)
-    rows = constraint_rows(model, kin, velocity, q, v, contacts, kinds)
+    frame = Frame(model, kin, velocity, q, v, contacts)
+    rows = constraint_rows(frame, kinds)
     x = rows.J @ motion.acceleration - rows.aref
     codes, first = [_quaternion_code(model, q), _actuator_code(model, state, inputs, kin)], 0
     if model.options.layout.fluid:
         codes.append(_drag_code(model, kin, v))
-    for block in scalar_blocks(model, kin, velocity, q, v, kinds):
+    for block in scalar_blocks(frame, kinds):
         n = len(block.residual)
         soft = _softness_code(model, block.solref, block.solimp, block.depth - block.margin)
         # which side of a joint is nearer shows in the sign of its row
@@ -180,7 +181,8 @@ def _mixing_code(model: Model) -> Array:
 
 def _rigid_codes(method: LCP, scene: p_.Scene, z: p_.Impulses) -> list[Array]:
     """Sides of rows, which of them bounce, and pieces of what they ask for."""
-    model, kinds = scene.model, row_kinds(scene.model)
+    model, contacts = scene.frame.model, scene.frame.contacts
+    kinds = row_kinds(model)
     given = p_.problem(scene, kinds, method._stepping)
     law, own = given.law, x_.roles(kinds)
     # the side of a box without width says nothing, that of a friction without a normal force neither
@@ -194,8 +196,8 @@ def _rigid_codes(method: LCP, scene: p_.Scene, z: p_.Impulses) -> list[Array]:
     codes = [code[: kinds.scalar], jnp.where(np.arange(kinds.scalar) >= kinds.equality + kinds.dry, scalar, 0)]
     if kinds.contacts:
         rows = code[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
-        mixing = _mixing_code(model)[scene.contacts.pair]
-        codes.append(_by_pair(model, scene.contacts, *rows.T, mixing))
+        mixing = _mixing_code(model)[contacts.pair]
+        codes.append(_by_pair(model, contacts, *rows.T, mixing))
     return codes
 
 
@@ -205,7 +207,7 @@ def determined(method: LCP, scene: p_.Scene) -> Array:
     Where normals outnumber what they act on, and frictions at the ends of their boxes follow them, impulses can be
     shifted between contacts so that other rows do not see it but the bodies do.
     """
-    kinds = row_kinds(scene.model)
+    kinds = row_kinds(scene.frame.model)
     given, own = p_.problem(scene, kinds, method._stepping), x_.roles(kinds)
     _, size, axes = jnp.linalg.svd(x_.system(given.boxed, own, scene.side, 0.0))
     seen = jnp.abs((given.X * given.boxed.scale) @ axes.T).max(0)

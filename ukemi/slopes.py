@@ -9,7 +9,7 @@ from jax import Array
 
 from ukemi import penalty as p_
 from ukemi import spatial
-from ukemi.constraint import reference, row_softness, scalar_blocks
+from ukemi.constraint import Frame, reference, row_softness, scalar_blocks
 from ukemi.contact import contact_law, contact_softness, of_contacts, pair_parameters
 from ukemi.forces import acts_on_joints, actuator_force, saturated, transmission
 from ukemi.model import Model
@@ -26,24 +26,24 @@ class ConstraintSlopes(NamedTuple):
     H: Array  # (nv, nv) Jᵀ H[s] J
 
 
-def contact_slopes(kinds: RowKinds, scene, a: Array, follow: Follow) -> ConstraintSlopes:
-    """Slopes of the contacts of a scene."""
-    x = jnp.stack([a, scene.v], -1)
-    turning = Turning.of(scene.model, scene.kin, scene.contacts, kinds.dim, x, follow)
+def contact_slopes(kinds: RowKinds, frame: Frame, a: Array, follow: Follow) -> ConstraintSlopes:
+    """Slopes of the contacts."""
+    x = jnp.stack([a, frame.v], -1)
+    turning = Turning.of(frame.model, frame.kin, frame.contacts, kinds.dim, x, follow)
     seen = turning.rates.relative
-    law, dim, nv = _contact_force(kinds, scene, seen[:, 0].T, seen[:, 1].T), kinds.dim, len(a)
+    law, dim, nv = _contact_force(kinds, frame, seen[:, 0].T, seen[:, 1].T), kinds.dim, len(a)
     W = turning.W[:dim]
     J, Z, edges = wrench_slopes(turning, law, [times(law.first, W), times(law.second, W)])
-    q = spatial.gram(J.reshape(-1, nv), Z.reshape(-1, nv)) + carried_force(scene.model.tree, turning, law.force)
+    q = spatial.gram(J.reshape(-1, nv), Z.reshape(-1, nv)) + carried_force(frame.model.tree, turning, law.force)
     stiff, damped = edges[:dim], edges[dim:]
     both = jnp.concatenate([damped, stiff], -1).reshape(-1, 2 * nv)
     product = spatial.gram(J[:dim].reshape(-1, nv), both)
     return ConstraintSlopes(q, product[:, :nv], -product[:, nv:])
 
 
-def _contact_force(kinds: RowKinds, scene, a: Array, v: Array) -> Change:
+def _contact_force(kinds: RowKinds, frame: Frame, a: Array, v: Array) -> Change:
     """Forces of contacts, and how they follow acceleration, velocity and distance."""
-    model, contacts, dim = scene.model, scene.contacts, kinds.dim
+    model, contacts, dim = frame.model, frame.contacts, kinds.dim
     prm = of_contacts(pair_parameters(model), contacts.pair)
     law = contact_law(model, contacts, kinds, v[:, :dim])
     only = RowKinds(0, 0, 0, kinds.contacts, dim, kinds.cone, kinds.frictionless)
@@ -71,15 +71,15 @@ def _contact_force(kinds: RowKinds, scene, a: Array, v: Array) -> Change:
 # ---- rows that are not contacts ------------------------------------------------------------------------------------
 
 
-def row_slopes(kinds: RowKinds, scene, a: Array) -> ConstraintSlopes:
+def row_slopes(kinds: RowKinds, frame: Frame, a: Array) -> ConstraintSlopes:
     """Slopes of dry friction and of limits of hinges and slides, whose Jacobians are constant; the curvature of all.
 
     Where other rows are among them (`has_constant_rows`), only the curvature: their slopes are left to AD.
     """
-    model, nv = scene.model, scene.model.nv
+    model, nv = frame.model, frame.model.nv
     J, stiff, damped, nearer = [], [], [], []
-    blocks = scalar_blocks(model, scene.kin, scene.velocity, scene.q, scene.v, kinds)
-    laws = [reference(model, block, scene.v) for block in blocks]
+    blocks = scalar_blocks(frame, kinds)
+    laws = [reference(model, block, frame.v) for block in blocks]
     D = jnp.concatenate([law[2] for law in laws])
     x = jnp.concatenate([block.J @ a - law[0] for block, law in zip(blocks, laws, strict=True)])
     empty = p_.Penalty(D, model.joints.frictionloss[model.joints.layout.dry], *(jnp.zeros((0, 1), a.dtype),) * 4)

@@ -55,6 +55,10 @@ class Turning(NamedTuple):
         W = _wrench_rows(frame, arm)
         return Turning(lever, sides, W, Rates.of(model.tree, lever, sides[0], W, x), _frame_motion(frame, follow))
 
+    def at(self, model: Model, x: Array) -> "Turning":
+        """The same contacts for two other rates x (nv, 2)."""
+        return self._replace(rates=Rates.of(model.tree, self.lever, self.sides[0], self.W, x))
+
 
 class Change(NamedTuple):
     """A wrench in the contacts' frames, and how it depends on the two rates seen there and on the distance."""

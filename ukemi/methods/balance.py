@@ -21,13 +21,12 @@ from ukemi.batching import one_by_one
 from ukemi.collide.detect import Contacts, detect, reach_of_pairs
 from ukemi.collide.response import responses
 from ukemi.collide.shapes import Shape
-from ukemi.constraint import Rows, constraint_force, constraint_rows, scalar_force
+from ukemi.constraint import Frame, Rows, constraint_force, constraint_rows, frame_of, scalar_force
 from ukemi.dynamics import Smooth, inertial_force, inertial_slope, motion_force, motion_slopes, smooth
 from ukemi.errors import GradientError
 from ukemi.gradient import filled, pushforward
 from ukemi.kinematics import (
     Kinematics,
-    Velocities,
     carry,
     coordinate_rate,
     geom_frames,
@@ -57,14 +56,9 @@ class Here(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """What the constraint rows and their solver are made from."""
+    """What the solver of the constraints is given."""
 
-    model: Model
-    kin: Kinematics
-    velocity: Velocities
-    q: Array
-    v: Array
-    contacts: Contacts
+    frame: Frame
     M: Array
     tau: Array
     warm: Array  # (nv,) where the solver starts
@@ -86,12 +80,13 @@ def here_at(model: Model, state: State, inputs: Input, kin: Kinematics, contacts
 
 def scene(here: Here, dyn: Smooth, tau: Array) -> Scene:
     """The solver's problem at `here`, with the sum τ (nv,) of all forces but constraints."""
-    return Scene(here.model, here.kin, dyn.velocity, here.q, here.v, here.contacts, dyn.M, tau, here.warm)
+    frame = Frame(here.model, here.kin, dyn.velocity, here.q, here.v, here.contacts)
+    return Scene(frame, dyn.M, tau, here.warm)
 
 
 def scene_rows(scene: Scene, kinds: RowKinds) -> Rows:
     """Constraint rows of a scene."""
-    return constraint_rows(scene.model, scene.kin, scene.velocity, scene.q, scene.v, scene.contacts, kinds)
+    return constraint_rows(scene.frame, kinds)
 
 
 def forces(here: Here) -> tuple[f_.Passive, f_.Actuation]:
@@ -109,8 +104,7 @@ def applied(here: Here) -> Array:
 
 def constraint_pull(kinds: RowKinds, here: Here, a: Array) -> tuple[Array, Array]:
     """Constraint forces f and Jᵀ f at acceleration a."""
-    velocity = velocities(here.model.tree, here.kin.S, here.v)
-    return constraint_force(here.model, here.kin, velocity, here.q, here.v, a, here.contacts, kinds)
+    return constraint_force(frame_of(here), a, kinds)
 
 
 # ---- residuals ------------------------------------------------------------------------------------------------------
@@ -209,13 +203,13 @@ def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> s_
     total = s_.ConstraintSlopes(nothing, nothing, nothing)
     there = scene(here, dyn, jnp.zeros_like(a))
     if kinds.scalar:
-        total = s_.row_slopes(kinds, there, a)
+        total = s_.row_slopes(kinds, there.frame, a)
     if not kinds.contacts:
         return total
     follow = following(here, jnp.asarray(kinds.ahead.width, a.dtype) if kinds.ahead else None)
 
     def of_contacts(own: RowKinds, scene: Scene, follow: Follow) -> s_.ConstraintSlopes:
-        return s_.contact_slopes(own, scene, scene.warm, follow)
+        return s_.contact_slopes(own, scene.frame, scene.warm, follow)
 
     contacts = with_slots(of_contacts, kinds)(there._replace(warm=a), follow)
     return jax.tree.map(jnp.add, total, contacts)

@@ -16,6 +16,7 @@ from jax import Array, lax
 
 from ukemi import impulse as i_
 from ukemi import impulse_slopes as s_
+from ukemi.constraint import scalar_blocks
 from ukemi.dynamics import inertial_slope, motion_slopes
 from ukemi.gradient import pushforward, root, zero_tangent
 from ukemi.kinematics import tangent_vector
@@ -60,7 +61,7 @@ def response(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, scene: Scene) 
     def invert(own_kinds: RowKinds, scene: Scene, bounce: Array) -> Response:
         own, given = x_.roles(own_kinds), problem(scene, own_kinds, stepping)
         p, side = given.boxed, scene.side[: own_kinds.total]
-        free = eliminate(scene.M, jnp.eye(len(scene.v), dtype=scene.v.dtype))
+        free = eliminate(scene.M, jnp.eye(len(scene.free), dtype=scene.free.dtype))
         clamped, firm = x_.is_clamped(p, own, side), firm_rows(p, own, side)
         of_rows = _inverse_rows(p, given.X, own, side, clamped)
         need = (jnp.where(firm, given.law.restore, 0.0) != 0).any()
@@ -76,7 +77,7 @@ def response(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, scene: Scene) 
         )
 
     if not kinds.total:
-        free = eliminate(scene.M, jnp.eye(len(scene.v), dtype=scene.v.dtype))
+        free = eliminate(scene.M, jnp.eye(len(scene.free), dtype=scene.free.dtype))
         none = jnp.zeros((len(free), 0), free.dtype)
         return Response(free, none, free, none, jnp.zeros_like(free))
     bounce = z.bounce[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
@@ -169,7 +170,7 @@ def _slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, 
     """Slopes of `Balance`: force in everything, shift in q, rows in q and v, restore in q."""
     model, h, nv = here.model, here.model.options.timestep, here.model.nv
     e = (z.v - here.v) / h
-    inertial = motion_slopes(model, here.kin, now.velocity, here.v, e)
+    inertial = motion_slopes(model, here.kin, now.frame.velocity, here.v, e)
     push = b_.force_slopes(replace(kinds, equality=0, limit=0, dry=0), here, e)
     force = h * jnp.concatenate([inertial.q - push.q, inertial.v - push.v - now.M / h, -push.act, -push.ctrl], -1)
     shift = inertial_slope(model, here.kin, z.shift)
@@ -196,7 +197,7 @@ def _contact_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, now: Sc
         return part._replace(**{name: jnp.pad(getattr(part, name), room) for name in ("q", "v", "restore")})
 
     rows = [part[kinds.scalar :].reshape(kinds.contacts, kinds.dim) for part in (z.f, z.lam, z.side, z.bounce)]
-    return with_slots(of_slots, kinds)(s_.Motion(*now.frame, z.v, z.shift), follow, *rows)
+    return with_slots(of_slots, kinds)(s_.Motion(now.frame, z.v, z.shift), follow, *rows)
 
 
 def _scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, now: Scene) -> Balance:
@@ -251,7 +252,7 @@ def _pull_back(stepping: i_.Stepping, z: Impulses, args, wanted: Impulses):
 def _as_wanted(kinds: RowKinds, z: Impulses, scene: Scene, wanted: Array) -> Array:
     """Sides (total,) with the normals that the loss pulls apart separating, and those it presses together clamped."""
     own = x_.roles(kinds)
-    blocks = i_.blocks_of(scene.frame, kinds)
+    blocks = scalar_blocks(scene.frame, kinds)
     slope = i_.rows(scene.frame, kinds, blocks).motion(eliminate(scene.M, wanted[:, None])[:, 0])
     normal = own.push & (np.arange(kinds.total) >= kinds.scalar)
     side = jnp.where(slope < 0, x_.LOW, jnp.where(slope > 0, x_.CLAMPED, z.side))

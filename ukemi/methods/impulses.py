@@ -1,5 +1,5 @@
-"""The balance of impulses of rigid contact: the problem that its solver is given, the residual that its solution
-brings to zero, and the residual's derivatives.
+"""The balance of impulses of rigid contact: the problem that its solver is given, and the residual that its solution
+brings to zero.
 
 One step finds v⁺ and impulses f with
 
@@ -17,11 +17,11 @@ from jax import Array, lax
 
 from ukemi import impulse as i_
 from ukemi.collide.detect import Contacts
+from ukemi.constraint import Frame, frame_of, scalar_blocks
 from ukemi.dynamics import inertial_force, motion_force, smooth
-from ukemi.kinematics import Kinematics, Velocities, velocities
+from ukemi.kinematics import velocities
 from ukemi.methods import balance as b_
 from ukemi.methods.integrators import takes_slope
-from ukemi.model import Model
 from ukemi.penalty import RowKinds, row_kinds
 from ukemi.solvers import boxed as x_
 from ukemi.solvers import rigid, with_slots
@@ -40,24 +40,14 @@ class Impulses(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """What rows and their problem are made from."""
+    """What a step's problem is made from."""
 
-    model: Model
-    kin: Kinematics
-    velocity: Velocities
-    q: Array
-    v: Array
-    contacts: Contacts
+    frame: Frame
     M: Array  # (nv, nv) M̂
     free: Array  # (nv,) velocity without impulses
     duration: Array  # () [s]
     known: Array  # (nc,) contact points that the last step knew
     side: Array  # (total,) sides of the last step's rows, or of this one's
-
-    @property
-    def frame(self) -> i_.Frame:
-        """What rows are made from."""
-        return i_.Frame(*self[:6])
 
 
 def scene(stepping: i_.Stepping, here: b_.Here, duration: Array, known: Array, side: Array) -> Scene:
@@ -71,7 +61,8 @@ def scene(stepping: i_.Stepping, here: b_.Here, duration: Array, known: Array, s
         free = here.v + duration * eliminate(M, (b_.applied(here) - dyn.bias)[:, None])[:, 0]
     if stepping.phase == "place":
         free = jnp.zeros_like(here.v)
-    return Scene(model, here.kin, dyn.velocity, here.q, here.v, here.contacts, M, free, duration, known, side)
+    frame = Frame(model, here.kin, dyn.velocity, here.q, here.v, here.contacts)
+    return Scene(frame, M, free, duration, known, side)
 
 
 class Problem(NamedTuple):
@@ -86,9 +77,9 @@ class Problem(NamedTuple):
 
 def problem(scene: Scene, kinds: RowKinds, stepping: i_.Stepping) -> Problem:
     """The boxed problem of a scene: w = J v⁺ less what the rows ask for."""
-    blocks = i_.blocks_of(scene.frame, kinds)
+    blocks = scalar_blocks(scene.frame, kinds)
     J = i_.matrix(scene.frame, kinds, blocks)
-    moving, free = J @ scene.v, J @ scene.free
+    moving, free = J @ scene.frame.v, J @ scene.free
     law, own = i_.law(scene.frame, kinds, blocks, moving, scene.duration, stepping), x_.roles(kinds)
     rebound = i_.rebound(law, moving)
     bounce = law.on & own.push & (rebound > 0) & (free < law.reach)
@@ -113,9 +104,9 @@ def find(kinds: RowKinds, stepping: i_.Stepping, scene: Scene) -> tuple[Impulses
         return Impulses(scene.free + given.X @ f, given.X @ lam, *rows), (found.rounds, found.solved)
 
     if not kinds.total:
-        none = jnp.zeros(0, scene.v.dtype)
+        none = jnp.zeros(0, scene.free.dtype)
         rows = none, none, jnp.zeros(0, jnp.int8), jnp.zeros(0, bool)
-        return Impulses(scene.free, jnp.zeros_like(scene.v), *rows), (jnp.zeros((), jnp.int32), jnp.ones((), bool))
+        return Impulses(scene.free, jnp.zeros_like(scene.free), *rows), (jnp.zeros((), jnp.int32), jnp.ones((), bool))
     return with_slots(solve, kinds)(scene)
 
 
@@ -150,7 +141,7 @@ def names(contacts: Contacts) -> Array:
 
 def _recalled(scene: Scene, kinds: RowKinds, own: x_.Roles, p: x_.Boxed) -> Array:
     """Sides that the last step's rows had; of new contacts those that approach are clamped."""
-    scalar, now = kinds.scalar, names(scene.contacts)
+    scalar, now = kinds.scalar, names(scene.frame.contacts)
     if not kinds.contacts:
         return scene.side
     same = (now[:, None] == scene.known) & (now >= 0)[:, None]
@@ -189,9 +180,8 @@ def imbalance(stepping: i_.Stepping, z: Impulses, here: b_.Here, duration: Array
 
 def row_balance(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, duration: Array) -> Balance:
     """The rows' part of the residual."""
-    velocity = velocities(here.model.tree, here.kin.S, here.v)
-    frame = i_.Frame(here.model, here.kin, velocity, here.q, here.v, here.contacts)
-    blocks, own = i_.blocks_of(frame, kinds), x_.roles(kinds)
+    frame = frame_of(here)
+    blocks, own = scalar_blocks(frame, kinds), x_.roles(kinds)
     rows = i_.rows(frame, kinds, blocks)
     moving = rows.motion(here.v)
     law = i_.law(frame, kinds, blocks, moving, duration, stepping)

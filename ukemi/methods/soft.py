@@ -188,8 +188,8 @@ class Soft(Method):
         return Forward(kin, dyn, drive, rest, contacts, rows, tau, self._solve(kinds, scene))
 
     def _solve(self, kinds: RowKinds, scene: b_.Scene) -> Solution:
-        layout = scene.model.options.layout
-        precise = 1e-12 if scene.v.dtype == jnp.float64 else 1e-6
+        layout = scene.frame.model.options.layout
+        precise = 1e-12 if scene.tau.dtype == jnp.float64 else 1e-6
         solver = partial(
             SOLVERS[self.solver or layout.solver],
             iterations=self.iterations or layout.iterations,

@@ -27,8 +27,8 @@ SLOTS = (16, 64, 256, 1024)  # numbers of contact slots for which a solver is co
 def solve_active(solver, rows, kinds: RowKinds, scene) -> Solution:
     """Solve with as few contact slots as hold the active contacts, so that a step costs what its contacts cost.
 
-    rows: function (scene, kinds) -> Rows; scene: a pytree with M, tau, warm (the warm start) and contacts, nearest
-    first. The rows are made here, for those slots alone.
+    rows: function (scene, kinds) -> Rows; scene: a pytree with M, tau, warm (the warm start) and a frame, whose
+    contacts come nearest first. The rows are made here, for those slots alone.
     """
 
     def solve(own: RowKinds, scene) -> Solution:
@@ -58,9 +58,11 @@ def with_slots(function, kinds: RowKinds):
 
     def of(slots: int):
         def run(scene, *more):
-            near = scene.contacts._replace(overflow=jnp.zeros_like(scene.contacts.active))
+            contacts = scene.frame.contacts
+            near = contacts._replace(overflow=jnp.zeros_like(contacts.active))
             near, *more = jax.tree.map(lambda x: x[:slots], (near, *more))
-            return function(dataclasses.replace(kinds, contacts=slots), scene._replace(contacts=near), *more)
+            scene = scene._replace(frame=scene.frame._replace(contacts=near))
+            return function(dataclasses.replace(kinds, contacts=slots), scene, *more)
 
         return run
 
@@ -68,7 +70,7 @@ def with_slots(function, kinds: RowKinds):
     full = of(kinds.contacts)
 
     def choose(scene, *more):
-        active = scene.contacts.active.sum()
+        active = scene.frame.contacts.active.sum()
         return lax.switch((active > jnp.array(sizes[:-1])).sum(), [of(n) for n in sizes], scene, *more)
 
     return one_by_one(full if len(sizes) == 1 else choose, in_lockstep=full)
