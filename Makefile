@@ -8,6 +8,7 @@ PYTHON ?=
 ARGS ?=
 # Test processes; each takes a few gigabytes
 JOBS ?= 2
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart 0
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all bench lint clean
@@ -46,12 +47,12 @@ demo: $(STAMP)
 	$(BIN)/ukemi simulate humanoid --seconds 5 --out out/demo.npz --replay out/demo.html $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow and not optimized" $(ARGS)
-	UKEMI_TEST_OPTIMIZED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow and optimized" $(ARGS)
+	$(PYTEST) -m "not slow and not optimized" $(ARGS)
+	UKEMI_TEST_OPTIMIZED=1 $(PYTEST) -m "not slow and optimized" $(ARGS)
 
 test-all: $(STAMP)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not optimized" $(ARGS)
-	UKEMI_TEST_OPTIMIZED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m optimized $(ARGS)
+	$(PYTEST) -m "not optimized" $(ARGS)
+	UKEMI_TEST_OPTIMIZED=1 $(PYTEST) -m optimized $(ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py $(ARGS)
