@@ -42,7 +42,7 @@ def solve(G: np.ndarray, g: np.ndarray, mu: np.ndarray) -> tuple[np.ndarray, boo
     b = jnp.asarray(g[order])
     p = x_.boxed(jnp.asarray(G[np.ix_(order, order)]), b, 0 * b, bounds, jnp.ones(3 * n, bool), own)
     found = jax.jit(lambda p: rigid.solve(p, own, jnp.zeros(3 * n, jnp.int8)))(p)
-    f = x_.refine(p, own, found.side, found.factors, x_.right_side(p, own, found.side)) * p.scale
+    f = found.f * p.scale
     out = np.zeros(3 * n)
     out[order] = f
     return out, bool(found.solved)

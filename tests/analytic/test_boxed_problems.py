@@ -12,6 +12,7 @@ from rigid import complementarity
 from ukemi.penalty import RowKinds
 from ukemi.solvers import boxed as x_
 from ukemi.solvers import rigid
+from ukemi.solvers.attempt import attempt
 from ukemi.solvers.dantzig import dantzig
 
 EXACT = 1e-10
@@ -61,8 +62,8 @@ def solve(problems: Problems):
         p = x_.boxed(A, b, jnp.zeros_like(b), mu, on, OWN)
         guess = jnp.where(OWN.push & (p.b >= 0), x_.LOW, x_.CLAMPED).astype(jnp.int8)
         found = rigid.solve(p, OWN, guess)
-        f = x_.refine(p, OWN, found.side, found.factors, x_.right_side(p, OWN, found.side)) * p.scale
-        alone = x_.attempt(p, OWN, dantzig(p, OWN, jnp.ones((), bool))[0], 1)
+        f = found.f * p.scale
+        alone = attempt(p, OWN, dantzig(p, OWN, jnp.ones((), bool))[0], 1)
         return f, found.solved, alone.solved
 
     return jax.lax.map(one, jax.tree.map(jnp.asarray, problems))

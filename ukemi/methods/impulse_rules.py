@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import jax.scipy.linalg as jsl
 import numpy as np
 from jax import Array, lax
 
@@ -30,15 +29,16 @@ from ukemi.methods.impulses import (
     firm_rows,
     imbalance,
     problem,
-    restoring_system,
     row_balance,
     scene,
+    solve_restoring,
 )
 from ukemi.penalty import RowKinds, row_kinds
 from ukemi.slopes import has_constant_rows
 from ukemi.solvers import boxed as x_
 from ukemi.solvers import with_slots
 from ukemi.solvers.linear import eliminate
+from ukemi.solvers.live import live_rows, on_rows
 
 
 class Response(NamedTuple):
@@ -51,7 +51,7 @@ class Response(NamedTuple):
     bounce: Array  # (nv, nv) how a displacement of the start turns round where contacts bounce
 
 
-def response(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, scene: Scene) -> Response:
+def response(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, scene: Scene, bounces: bool) -> Response:
     """Inverse of the residual's Jacobian in v⁺ and f, as seen by v⁺, at the sides that `scene` names.
 
     The rows' part is solved from the left, so that it exists where contacts are more than the degrees of freedom: what
@@ -63,17 +63,20 @@ def response(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, scene: Scene) 
         p, side = given.boxed, scene.side[: own_kinds.total]
         free = eliminate(scene.M, jnp.eye(len(scene.free), dtype=scene.free.dtype))
         clamped, firm = x_.is_clamped(p, own, side), firm_rows(p, own, side)
-        of_rows = _inverse_rows(p, given.X, own, side, clamped)
-        need = (jnp.where(firm, given.law.restore, 0.0) != 0).any()
-        of_shift = lax.cond(need, lambda: _inverse_restoring(given, firm), lambda: jnp.zeros_like(given.X))
+        seen = (given.X * p.scale).T
+        rows = on_rows(_inverse_rows, live_rows(p, own, side), p, own, side, seen)
+        restore = _inverse_restoring(given, own, firm, seen)
         room = ((0, 0), (0, kinds.total - own_kinds.total))
-        thrown = jnp.concatenate([jnp.zeros(own_kinds.scalar, bool), bounce.reshape(-1)]) & clamped
+        turn = jnp.zeros_like(free)
+        if bounces:
+            thrown = jnp.concatenate([jnp.zeros(own_kinds.scalar, bool), bounce.reshape(-1)]) & clamped
+            turn = _turning(given, own, thrown)
         return Response(
-            free - of_rows[1] @ given.X.T,
-            jnp.pad(of_rows[0], room),
-            free - of_shift @ given.X.T,
-            jnp.pad(of_shift, room),
-            _turning(given, thrown),
+            free - jnp.where(clamped[:, None], rows, 0.0).T @ given.X.T,
+            jnp.pad(rows.T, room),
+            free - restore.T @ given.X.T,
+            jnp.pad(restore.T, room),
+            turn,
         )
 
     if not kinds.total:
@@ -84,46 +87,40 @@ def response(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, scene: Scene) 
     return with_slots(invert, kinds)(scene, bounce)
 
 
-def _inverse_rows(p: x_.Boxed, X: Array, own: x_.Roles, side: Array, clamped: Array) -> tuple[Array, Array]:
-    """M̂⁻¹Jᵀ system⁻¹ (nv, n) in the units of the rows, and the part of it on clamped rows."""
-    left = _solve_left(p, own, side, (X * p.scale).T)
-    units = jnp.where(clamped, p.scale, jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 1.0))
-    rows = (left * units[:, None]).T
-    return rows, jnp.where(clamped, rows, 0.0)
+def _inverse_rows(p: x_.Boxed, own: x_.Roles, side: Array, seen: Array) -> Array:
+    """(M̂⁻¹Jᵀ system⁻¹)ᵀ (n, nv) in the units of the rows, of seen = (M̂⁻¹Jᵀ)ᵀ in those of the system."""
+    regular = x_.system(p, own, side, x_.Constants.of(seen.dtype).delta)
+    left = x_.refined(regular.T, x_.system(p, own, side, 0.0).T, seen)[1]
+    of_side = jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 1.0)
+    return left * jnp.where(x_.is_clamped(p, own, side), p.scale, of_side)[:, None]
 
 
-def _inverse_restoring(given: Problem, firm: Array) -> Array:
-    """M̂⁻¹Jᵀ (A + yields)⁻¹ (nv, n) over the firm rows."""
-    s = jnp.where(firm, given.boxed.scale, 0.0)
-    return jnp.linalg.solve(restoring_system(given, firm), (given.X * s).T).T * s
+def _inverse_restoring(given: Problem, own: x_.Roles, firm: Array, seen: Array) -> Array:
+    """(M̂⁻¹Jᵀ (A + yields)⁻¹)ᵀ (n, nv) over the firm rows, where any is to be restored."""
+    p, seen = given.boxed, jnp.where(firm[:, None], seen, 0.0)
+
+    def invert(seen: Array) -> Array:
+        return on_rows(solve_restoring, firm, p, own, firm, given.law.yields, seen) * p.scale[:, None]
+
+    needed = (jnp.where(firm, given.law.restore, 0.0) != 0).any()
+    return lax.cond(needed, invert, jnp.zeros_like, seen)
 
 
-def _solve_left(p: x_.Boxed, own: x_.Roles, side: Array, seen: Array) -> Array:
-    """Y with systemᵀ Y = seen, by refinement of the regular system's factors."""
-    regular = x_.system(p, own, side, x_.Constants.of(p.b.dtype).delta)
-    return _refined(regular.T, x_.system(p, own, side, 0.0).T, seen)
-
-
-def _refined(regular: Array, exact: Array, right: Array) -> Array:
-    """Solution of `exact`, which may be singular, by refinement of the factors of `regular`, which is near it."""
-    factors = jsl.lu_factor(regular)
-    out = jsl.lu_solve(factors, right)
-    for _ in range(x_.REFINEMENTS):
-        out = out + jsl.lu_solve(factors, right - exact @ out)
-    return out
-
-
-def _turning(given: Problem, thrown: Array) -> Array:
+def _turning(given: Problem, own: x_.Roles, thrown: Array) -> Array:
     """M̂⁻¹ J_bᵀ A_bb⁻¹ (1 + e) J_b of the rows b that bounce.
 
     A body that starts nearer to what it hits turns round earlier, so that it ends farther: the time of impact moves
     by −J δq / (J v), and with it the jump (1 + e) M̂⁻¹ Jᵀ A⁻¹ J v (Nimble, VI and appendix E, in the metric of M̂).
     """
-    p, eye = given.boxed, np.eye(len(thrown), dtype=given.X.dtype)
-    both = thrown[:, None] & thrown
-    exact = jnp.where(both, p.A, jnp.where(thrown, 0.0, 1.0)[:, None] * eye)
+
+    def solve(p: x_.Boxed, own: x_.Roles, thrown: Array, right: Array) -> Array:
+        thrown, eye = thrown & p.on, np.eye(len(thrown), dtype=right.dtype)
+        exact = jnp.where(thrown[:, None] & thrown, p.A, jnp.where(thrown, 0.0, 1.0)[:, None] * eye)
+        return x_.refined(exact + x_.Constants.of(right.dtype).delta * eye, exact, right)[1]
+
+    p = given.boxed
     right = jnp.where(thrown, (1 + given.law.restitution) * p.scale, 0.0)[:, None] * given.J
-    return (given.X * p.scale) @ _refined(exact + x_.Constants.of(p.b.dtype).delta * eye, exact, right)
+    return (given.X * p.scale) @ on_rows(solve, thrown, p, own, thrown, right)
 
 
 def solve(stepping: i_.Stepping, args, *, bounces: bool = False) -> tuple[Impulses, tuple[Array, Array]]:
@@ -143,7 +140,7 @@ def _exact_rule(stepping: i_.Stepping, bounces: bool, z: Impulses, args, along):
     dr = pushforward(lambda moving: imbalance(stepping, z, *moving), (here, duration), along[:2])
     if dr is None:
         return None
-    move = response(row_kinds(here.model), stepping, z, scene(stepping, here, duration, known, z.side))
+    move = response(row_kinds(here.model), stepping, z, scene(stepping, here, duration, known, z.side), bounces)
     dv = -(move.force @ dr.force + move.rows @ dr.rows)
     shift = -(move.shift @ dr.shift + move.restore @ dr.restore)
     if bounces:
@@ -156,7 +153,7 @@ def jacobians(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses
     """∂v⁺ and ∂δ (nv, nv + nv + na + nu) in position (tangent space), velocity, activation and control."""
     here, duration, known, _ = args
     now = scene(stepping, here, duration, known, z.side)
-    move = response(kinds, stepping, z, now)
+    move = response(kinds, stepping, z, now, bounces)
     force, shift, rows, restore = _slopes(kinds, stepping, z, here, now, ahead)
     dv = -(move.force @ force)
     dv = dv.at[:, : rows.shape[1]].add(-(move.rows @ rows))
@@ -241,7 +238,7 @@ solve_aware.defvjp(_solve_forward, _solve_backward)
 def _pull_back(stepping: i_.Stepping, z: Impulses, args, wanted: Impulses):
     """Cotangents of all that the step depends on, and how large those of velocities and forces are."""
     here, h, known, _ = args
-    move = response(row_kinds(here.model), stepping, z, scene(stepping, here, h, known, z.side))
+    move = response(row_kinds(here.model), stepping, z, scene(stepping, here, h, known, z.side), bounces=False)
     force, shift = -(wanted.v @ move.force), -(wanted.shift @ move.shift)
     balance = Balance(force, shift, -(wanted.v @ move.rows), -(wanted.shift @ move.restore))
     cotangent = jax.vjp(partial(imbalance, stepping, z), here, h)[1](balance)

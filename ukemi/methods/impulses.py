@@ -26,6 +26,7 @@ from ukemi.penalty import RowKinds, row_kinds
 from ukemi.solvers import boxed as x_
 from ukemi.solvers import rigid, with_slots
 from ukemi.solvers.linear import eliminate
+from ukemi.solvers.live import on_rows
 
 
 class Impulses(NamedTuple):
@@ -96,8 +97,7 @@ def find(kinds: RowKinds, stepping: i_.Stepping, scene: Scene) -> tuple[Impulses
         own, given = x_.roles(own_kinds), problem(scene, own_kinds, stepping)
         p = given.boxed
         found = rigid.solve(p, own, _recalled(scene, own_kinds, own, p))
-        f = x_.refine(p, own, found.side, found.factors, x_.right_side(p, own, found.side)) * p.scale
-        lam = _restoring(given, own, found.side)
+        f, lam = found.f * p.scale, _restoring(given, own, found.side)
         room = (0, kinds.total - own_kinds.total)
         side = x_.bounded(p, own, found.side)
         rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
@@ -117,16 +117,17 @@ def _restoring(given: Problem, own: x_.Roles, side: Array) -> Array:
     wanted = jnp.where(firm, given.law.restore * p.scale, 0.0)
 
     def solve(wanted):
-        return jnp.linalg.solve(restoring_system(given, firm), wanted) * p.scale
+        solved = on_rows(solve_restoring, firm, p, own, firm, given.law.yields, wanted[:, None])
+        return solved[:, 0] * p.scale
 
     return lax.cond((wanted != 0).any(), solve, jnp.zeros_like, wanted)
 
 
-def restoring_system(given: Problem, firm: Array) -> Array:
-    """Matrix (n, n) of λ, scaled."""
-    p, eye = given.boxed, np.eye(len(firm), dtype=given.X.dtype)
-    yielding = jnp.where(firm, given.law.yields * p.scale**2, 1.0)
-    return jnp.where(firm[:, None] & firm, p.A, 0.0) + yielding[:, None] * eye
+def solve_restoring(p: x_.Boxed, own: x_.Roles, firm: Array, yields: Array, right: Array) -> Array:
+    """Solution (n, ·) of the system of λ, scaled."""
+    firm, eye = firm & p.on, np.eye(len(firm), dtype=right.dtype)
+    yielding = jnp.where(firm, yields * p.scale**2, 1.0)
+    return jnp.linalg.solve(jnp.where(firm[:, None] & firm, p.A, 0.0) + yielding[:, None] * eye, right)
 
 
 def firm_rows(p: x_.Boxed, own: x_.Roles, side: Array) -> Array:

@@ -13,30 +13,26 @@ norm, by iterated refinement of the same factorisation (the limit δ → 0, whic
 appendix B is where that is feasible).
 """
 
-import dataclasses
 import functools
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from ukemi.penalty import RowKinds
-from ukemi.tree import Static
 
 LOW, CLAMPED, HIGH = -1, 0, 1
 REFINEMENTS = 4
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Roles(Static):
+class Roles(NamedTuple):
     """What each row is."""
 
-    push: np.ndarray  # (n,) bool
-    hold: np.ndarray  # (n,) bool
-    owner: np.ndarray  # (n,) row of the normal whose force bounds a friction; itself elsewhere
+    push: Array | np.ndarray  # (n,) bool
+    hold: Array | np.ndarray  # (n,) bool
+    owner: Array | np.ndarray  # (n,) row of the normal whose force bounds a friction; itself elsewhere
 
 
 @functools.cache
@@ -93,7 +89,7 @@ def is_clamped(p: Boxed, own: Roles, side: Array) -> Array:
 def system(p: Boxed, own: Roles, side: Array, delta: float) -> Array:
     """Matrix (n, n) of the linear system of the sides."""
     eye = np.eye(len(side), dtype=p.A.dtype)
-    bound = eye - (side * p.mu)[:, None] * eye[own.owner]
+    bound = eye - (side * p.mu)[:, None] * (own.owner[:, None] == np.arange(len(side)))
     return jnp.where(is_clamped(p, own, side)[:, None], p.A + delta * eye, bound)
 
 
@@ -114,9 +110,9 @@ def noise(p: Boxed, own: Roles) -> Array:
     return Constants.of(p.b.dtype).slack * jnp.where(counts, jnp.abs(p.b), 0.0).max(initial=0.0)
 
 
-def residual(p: Boxed, own: Roles, f: Array, delta: float = 0.0) -> Array:
+def residual(p: Boxed, own: Roles, f: Array) -> Array:
     """Violation (n,) of complementarity and of the boxes: f − clip(f − w), zero at solutions."""
-    w = p.A @ f + delta * f + p.b
+    w = p.A @ f + p.b
     low, high = box(p, own, f)
     inside = jnp.maximum(f - w, low)
     inside = jnp.where(own.push, inside, jnp.minimum(inside, high))
@@ -141,53 +137,16 @@ def bounded(p: Boxed, own: Roles, side: Array) -> Array:
     return jnp.where(wide | (side != CLAMPED), side, LOW).astype(side.dtype)
 
 
-class Attempt(NamedTuple):
-    """Sides, what they lead to, and whether that is a solution."""
-
-    side: Array  # (n,) int8
-    f: Array  # (n,)
-    factors: tuple[Array, Array]  # of `system`
-    solved: Array  # () bool
-    rounds: Array  # () linear systems solved
+def forces(p: Boxed, own: Roles, side: Array) -> tuple[Array, Array]:
+    """Forces (n,) of the system with δ, and those of least norm of the system itself."""
+    regular = system(p, own, side, Constants.of(p.b.dtype).delta)
+    return refined(regular, system(p, own, side, 0.0), right_side(p, own, side))
 
 
-def unsolved(p: Boxed, side: Array) -> Attempt:
-    """No attempt yet."""
-    blank = jnp.zeros_like(p.A), jnp.zeros(len(side), jnp.int32)
-    return Attempt(side, jnp.zeros_like(p.b), blank, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
-
-
-def attempt(p: Boxed, own: Roles, guess: Array, rounds: int) -> Attempt:
-    """Solve with the guessed sides and sort out violated rows, all at once, for a few rounds.
-
-    A right guess takes one round. This is Newton's method on `residual`; it need not converge.
-    """
-    delta, slack = Constants.of(p.b.dtype).delta, noise(p, own)
-
-    def tried(side):
-        factors = jsl.lu_factor(system(p, own, side, delta))
-        f = jsl.lu_solve(factors, right_side(p, own, side))
-        return factors, f, sorted_out(p, own, side, f, delta, slack)
-
-    def go_on(carry):
-        found, new = carry
-        return ~found.solved & (found.rounds < rounds)
-
-    def again(carry):
-        found, side = carry
-        factors, f, new = tried(side)
-        return Attempt(side, f, factors, (new == side).all(), found.rounds + 1), new
-
-    found, new = lax.while_loop(go_on, again, (unsolved(p, guess), guess))
-    return found._replace(side=jnp.where(found.solved, found.side, new))
-
-
-def refine(p: Boxed, own: Roles, side: Array, factors, right: Array) -> Array:
-    """Least-norm solution (n, ...) of the system at δ = 0, from the factors of that with δ."""
-    exact = system(p, own, side, 0.0)
-
-    def closer(f, _):
-        return f + jsl.lu_solve(factors, right - exact @ f), None
-
-    start = jsl.lu_solve(factors, right)
-    return jax.lax.scan(closer, start, None, length=REFINEMENTS, unroll=True)[0]
+def refined(regular: Array, exact: Array, right: Array) -> tuple[Array, Array]:
+    """Solutions of `regular`, and by refinement of its factors of `exact`, which may be singular and is near it."""
+    factors = jsl.lu_factor(regular)
+    first = out = jsl.lu_solve(factors, right)
+    for _ in range(REFINEMENTS):
+        out = out + jsl.lu_solve(factors, right - exact @ out)
+    return first, out

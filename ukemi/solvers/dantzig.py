@@ -12,22 +12,20 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jax import Array, lax
 
+from ukemi.solvers.attempt import Attempt, attempt, unsolved
 from ukemi.solvers.boxed import (
     CLAMPED,
     HIGH,
     LOW,
-    Attempt,
     Boxed,
     Constants,
     Roles,
-    attempt,
     box,
     noise,
     residual,
     right_side,
     sorted_out,
     system,
-    unsolved,
 )
 
 FREE = 1e30  # a step that nothing stops
@@ -49,9 +47,8 @@ class Pivots(NamedTuple):
 
 def dantzig(p: Boxed, own: Roles, needed: Array) -> tuple[Array, Array]:
     """Sides (n,) found by pivoting, and the number of pivots; does nothing unless `needed`."""
-    delta, slack, n = Constants.of(p.b.dtype).delta, noise(p, own), len(p.b)
-    bound = 20 + 6 * n
-    regular = p._replace(A=p.A + delta * np.eye(n, dtype=p.A.dtype))
+    slack, n = noise(p, own), len(p.b)
+    bound, regular = 20 + 6 * n, _regular(p)
 
     def go_on(at: Pivots) -> Array:
         return needed & ~at.done & ~at.stuck & (at.count < bound)
@@ -69,6 +66,11 @@ def dantzig(p: Boxed, own: Roles, needed: Array) -> tuple[Array, Array]:
     # rows that never had to be driven have no force; which side they are on is for their velocity to say
     rest = sorted_out(regular, own, jnp.zeros_like(at.side), at.f, 0.0, slack)
     return jnp.where(at.joined, at.side, rest), at.count
+
+
+def _regular(p: Boxed) -> Boxed:
+    """The problem of A + δ I, whose sides are unique."""
+    return p._replace(A=p.A + Constants.of(p.b.dtype).delta * np.eye(len(p.b), dtype=p.A.dtype))
 
 
 def _pivot(p: Boxed, own: Roles, slack: Array, at: Pivots) -> Pivots:
@@ -134,8 +136,7 @@ def search(p: Boxed, own: Roles, side: Array, needed: Array) -> Attempt:
 
     Where all fail, what a projected Gauss–Seidel iteration ends with.
     """
-    delta = Constants.of(p.b.dtype).delta
-    regular = p._replace(A=p.A + delta * np.eye(len(side), dtype=p.A.dtype))
+    regular = _regular(p)
     f = jnp.linalg.solve(system(regular, own, side, 0.0), right_side(p, own, side))
     doubt = jnp.where(p.on & ~own.hold, jnp.abs(residual(regular, own, f)), -1.0)
     rows = lax.top_k(doubt, min(SEARCHED, len(side)))[1]

@@ -1,9 +1,11 @@
 """The impulses of rigid contact: last step's sides first, then pivoting, then search."""
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ukemi.solvers.boxed import Attempt, Boxed, Roles, attempt
+from ukemi.solvers.attempt import Attempt, attempt
+from ukemi.solvers.boxed import Boxed, Roles
 from ukemi.solvers.dantzig import dantzig, search
 
 ROUNDS = 6  # linear systems that a guess may take to come right; pivoting takes as many for a few rows
@@ -25,11 +27,4 @@ def solve(p: Boxed, own: Roles, guess: Array) -> Attempt:
 
 
 def _choose(yes: Array, a: Attempt, b: Attempt) -> Attempt:
-    pick = lambda x, y: jnp.where(yes, x, y)  # noqa: E731
-    return Attempt(
-        pick(a.side, b.side),
-        pick(a.f, b.f),
-        (pick(a.factors[0], b.factors[0]), pick(a.factors[1], b.factors[1])),
-        pick(a.solved, b.solved),
-        pick(a.rounds, b.rounds),
-    )
+    return jax.tree.map(lambda x, y: jnp.where(yes, x, y), a, b)
