@@ -11,12 +11,11 @@ import numpy as np
 from jax import Array
 
 from ukemi import impulse as i_
-from ukemi import spatial
 from ukemi.constraint import Frame, scalar_blocks
 from ukemi.contact import of_contacts, pair_parameters
 from ukemi.penalty import RowKinds
 from ukemi.solvers.boxed import CLAMPED, roles
-from ukemi.turning import Change, Follow, Turning, carried_force, wrench_slopes
+from ukemi.turning import Change, Follow, Turning, ridden, wrench_slopes
 
 
 class Motion(NamedTuple):
@@ -55,41 +54,40 @@ def contact_slopes(kinds: RowKinds, stepping: i_.Stepping, motion: Motion, z: Of
     prm = of_contacts(pair_parameters(model), frame.contacts.pair)
     phi = frame.contacts.distance - prm.margin
     clamped = frame.contacts.active[:, None] & (side == CLAMPED)
-    normal = np.arange(dim) == 0
-    one = _diagonal(clamped.astype(phi.dtype))
-    turning = Turning.of(model, frame.kin, frame.contacts, dim, jnp.stack([motion.after, frame.v], -1), follow)
+    rates = jnp.stack([motion.after, frame.v, motion.shift], -1)
+    turning = Turning.of(model, frame.kin, frame.contacts, dim, rates, follow)
     # what normals ask for: −φ/h while open (explicit: less J v), −e J v where they bounce
     closing = frame.contacts.active & ~bounce
     open_ = closing & (phi + (h * turning.rates.relative[0, 1] if stepping.explicit else 0.0) > 0)
     per_velocity = jnp.where(bounce, prm.restitution, jnp.where(open_ & stepping.explicit, 1.0, 0.0))
-    second = _diagonal(clamped * jnp.where(normal, per_velocity[:, None], 0.0))
-    distance = jnp.where(clamped & normal, jnp.where(open_, 1 / h, 0.0)[:, None], 0.0).T
-    J, rows, _ = wrench_slopes(turning, Change(jnp.zeros((6, n), phi.dtype), one, second, distance), [])
-    by_velocity = second[np.arange(dim), np.arange(dim)][..., None] * J[:dim]
-    pull = _pull_slope(model, turning, z.f.reshape(n, dim))
-    # the displacement: friction takes no part
-    firm = _diagonal(jnp.where(normal, clamped, False).astype(phi.dtype))
-    nearer = jnp.where(clamped & normal & (phi < 0)[:, None], stepping.correction, 0.0).T
-    there = turning.at(model, jnp.stack([motion.shift, frame.v], -1))
-    _, restore, _ = wrench_slopes(there, Change(jnp.zeros((6, n), phi.dtype), firm, 0.0 * firm, nearer), [])
-    drag = _pull_slope(model, turning, z.lam.reshape(n, dim))
-    ordered = (part[:dim].transpose(1, 0, 2).reshape(-1, nv) for part in (rows, by_velocity, restore))
+    stops = clamped[:, 0]
+    second = _of_normals(jnp.where(stops, per_velocity, 0.0), dim)
+    distance = jnp.where(stops & open_, 1 / h, 0.0)[None]
+    # the displacement, in which friction takes no part
+    firm = _of_normals(stops.astype(phi.dtype), dim)
+    nearer = jnp.where(stops & (phi < 0), stepping.correction, 0.0)[None]
+    forces = [jnp.pad(f.reshape(n, dim), ((0, 0), (0, 6 - dim))).T for f in (z.f, z.lam)]
+    changes = [
+        Change(None, (_diagonal(clamped.astype(phi.dtype)), second, None), jnp.pad(distance, ((0, dim - 1), (0, 0)))),
+        Change(None, (None, None, firm), nearer),
+        *(Change(force, (None, None, None), None) for force in forces),
+    ]
+    J, (rows, restore, *rides), _ = wrench_slopes(turning, changes, [])
+    pull, drag = (ridden(model.tree, turning, *pair) for pair in zip(forces, [J, J], rides, strict=True))
+    room = ((0, dim - 1), (0, 0), (0, 0))
+    by_velocity = jnp.pad(second[:, 0, :, None] * J[:1], room)
+    ordered = (part.transpose(1, 0, 2).reshape(-1, nv) for part in (rows, by_velocity, jnp.pad(restore, room)))
     return RowSlopes(pull, drag, *ordered)
+
+
+def _of_normals(values: Array, dim: int) -> Array:
+    """Matrices (1, dim, n) that take what normals do times values (n,)."""
+    return jnp.pad(values[None, None], ((0, 0), (0, dim - 1), (0, 0)))
 
 
 def _diagonal(values: Array) -> Array:
     """Diagonal matrices (dim, dim, n) of values (n, dim)."""
     return jnp.moveaxis(values[:, :, None] * np.eye(values.shape[1], dtype=values.dtype), 0, -1)
-
-
-def _pull_slope(model, turning: Turning, force: Array) -> Array:
-    """∂(Jᵀ f)/∂q (nv, nv) at forces (n, dim) that do not change in their frames."""
-    n, dim = force.shape
-    full = jnp.pad(force, ((0, 0), (0, 6 - dim))).T
-    none = jnp.zeros((dim, dim, n), force.dtype)
-    J, Z, _ = wrench_slopes(turning, Change(full, none, none, jnp.zeros((dim, n), force.dtype)), [])
-    nv = J.shape[-1]
-    return spatial.gram(J.reshape(-1, nv), Z.reshape(-1, nv)) + carried_force(model.tree, turning, full)
 
 
 def scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, frame: Frame, z) -> tuple[Array, Array, Array]:

@@ -1,6 +1,6 @@
 """Dense derivatives of the soft law's constraint force in closed form: what `linearize` is made of."""
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from ukemi.forces import acts_on_joints, actuator_force, saturated, transmission
 from ukemi.model import Model
 from ukemi.penalty import RowKinds
 from ukemi.tree import BALL, FREE
-from ukemi.turning import Change, Follow, Turning, carried_force, times, wrench_slopes
+from ukemi.turning import Change, Follow, Turning, ridden, times, wrench_slopes
 
 
 class ConstraintSlopes(NamedTuple):
@@ -33,8 +33,8 @@ def contact_slopes(kinds: RowKinds, frame: Frame, a: Array, follow: Follow) -> C
     seen = turning.rates.relative
     law, dim, nv = _contact_force(kinds, frame, seen[:, 0].T, seen[:, 1].T), kinds.dim, len(a)
     W = turning.W[:dim]
-    J, Z, edges = wrench_slopes(turning, law, [times(law.first, W), times(law.second, W)])
-    q = spatial.gram(J.reshape(-1, nv), Z.reshape(-1, nv)) + carried_force(frame.model.tree, turning, law.force)
+    J, (Z,), edges = wrench_slopes(turning, [law], [times(cast(Array, m), W) for m in law.by])
+    q = ridden(frame.model.tree, turning, cast(Array, law.force), J, Z)
     stiff, damped = edges[:dim], edges[dim:]
     both = jnp.concatenate([damped, stiff], -1).reshape(-1, 2 * nv)
     product = spatial.gram(J[:dim].reshape(-1, nv), both)
@@ -65,7 +65,8 @@ def _contact_force(kinds: RowKinds, frame: Frame, a: Array, v: Array) -> Change:
     damping = contact_softness(model, prm, kinds, contacts.distance).damping
     full = jnp.pad(f, ((0, 0), (0, 6 - dim)))
     parts = spatial.materialize((full, P, P * damping[:, None], nearer))
-    return Change(*spatial.materialize(tuple(jnp.moveaxis(part, 0, -1) for part in parts)))
+    force, first, second, nearer = spatial.materialize(tuple(jnp.moveaxis(part, 0, -1) for part in parts))
+    return Change(force, (first, second), nearer)
 
 
 # ---- rows that are not contacts ------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class Turning(NamedTuple):
 
     @staticmethod
     def of(model: Model, kin, contacts, dim: int, x: Array, follow: Follow) -> "Turning":
-        """For two rates x (nv, 2)."""
+        """For k rates x (nv, k)."""
         lever = contact_lever(model, kin, contacts, dim)
         body = jnp.asarray(model.geoms.layout.body[model.pairs.layout.geoms])[contacts.pair]
         moves = jnp.asarray(model.tree.moves.astype(x.dtype))
@@ -55,41 +55,44 @@ class Turning(NamedTuple):
         W = _wrench_rows(frame, arm)
         return Turning(lever, sides, W, Rates.of(model.tree, lever, sides[0], W, x), _frame_motion(frame, follow))
 
-    def at(self, model: Model, x: Array) -> "Turning":
-        """The same contacts for two other rates x (nv, 2)."""
-        return self._replace(rates=Rates.of(model.tree, self.lever, self.sides[0], self.W, x))
-
 
 class Change(NamedTuple):
-    """A wrench in the contacts' frames, and how it depends on the two rates seen there and on the distance."""
+    """A wrench in the contacts' frames, and how its first r rows depend on the rates seen there and on the distance."""
 
-    force: Array  # (6, n)
-    first: Array  # (dim, dim, n) on J x₁
-    second: Array  # (dim, dim, n) on J x₂
-    distance: Array  # (dim, n)
+    force: Array | None  # (6, n)
+    by: tuple[Array | None, ...]  # (r, dim, n) on J x of each rate
+    distance: Array | None  # (r, n)
 
 
-def wrench_slopes(turning: Turning, change: Change, more: list[Array]) -> tuple[Array, Array, Array]:
-    """J (6, n, nv), ∂φ/∂q + [×* φ] Γ (6, n, nv), and rows (·, n, nv) of the matrices `more` (·, 6, n) on screws."""
+def wrench_slopes(turning: Turning, changes: list[Change], more: list[Array]) -> tuple[Array, list[Array], Array]:
+    """J (6, n, nv), ∂φ/∂q + [×* φ] Γ (·, n, nv) of each change, and rows (·, n, nv) of matrices `more` (·, 6, n) on
+    screws; changes without a force have their r rows, others six.
+    """
     S, mask, nv = turning.lever.S, turning.lever.mask, len(turning.lever.S)
-    n = len(mask)
-    together, first, second = _blocks(turning, change)
     right = spatial.materialize(jnp.concatenate([S, turning.rates.psi], -1)).T
 
-    def rows(matrices: list[Array], right: Array) -> Array:
+    def rows(matrices: list[Array], right: Array) -> list[Array]:
         tall = spatial.materialize(jnp.concatenate([m.transpose(0, 2, 1) for m in matrices]))
-        return (tall.reshape(-1, tall.shape[-1]) @ right).reshape(len(tall), n, nv)
+        out = (tall.reshape(-1, tall.shape[-1]) @ right).reshape(len(tall), len(mask), nv)
+        return jnp.split(out, np.cumsum([len(m) for m in matrices])[:-1])
 
-    own = rows([turning.W, first, second, *more], right[:6])
-    Z = mask * rows([together], right) + turning.sides[0] * own[6:12] + turning.sides[1] * own[12:18]
-    return spatial.materialize((own[:6] * mask, Z, own[18:] * mask))
+    blocks = [_blocks(turning, change) for change in changes]
+    own = iter(rows([turning.W, *(side for block in blocks for side in block[1:]), *more], right[:6]))
+    relative = iter(rows([block[0] for block in blocks if block[0] is not None], right))
+    J, slopes = next(own) * mask, []
+    for block in blocks:
+        ride = turning.sides[0] * next(own) + turning.sides[1] * next(own)
+        slopes.append(ride if block[0] is None else ride + mask * next(relative))
+    others = jnp.concatenate([jnp.zeros((0, *J.shape[1:]), J.dtype), *own]) * mask
+    return spatial.materialize((J, slopes, others))
 
 
-def carried_force(tree, turning: Turning, force: Array) -> Array:
-    """anc ∘ (S ×* F^C) Sᵀ (nv, nv) of wrenches (6, n): how their generalised force changes as they ride along."""
-    S, mask = turning.lever.S, turning.lever.mask
+def ridden(tree, turning: Turning, force: Array, J: Array, slope: Array) -> Array:
+    """∂(Jᵀφ)/∂q (nv, nv) of wrenches (6, n) with J and their `wrench_slopes`."""
+    S, mask, nv = turning.lever.S, turning.lever.mask, J.shape[-1]
     summed = mask.T @ times(turning.W.transpose(1, 0, 2), force[:, None])[:, 0].T
-    return tree.anc * (spatial.cross_force(S, summed) @ S.T)
+    carried = tree.anc * (spatial.cross_force(S, summed) @ S.T)
+    return carried + spatial.gram(J.reshape(-1, nv), slope.reshape(-1, nv))
 
 
 def times(a: Array, b: Array) -> Array:
@@ -127,43 +130,53 @@ def _frame_motion(frame: Array, follow: Follow) -> tuple[Array, Array]:
 
 
 class Rates(NamedTuple):
-    """What two joint rates x do to the contacts."""
+    """What k joint rates x do to the contacts."""
 
-    psi: Array  # (nv, 12) ψ̇ of both
-    first: Array  # (6, 2, n) velocity of the first body in the frame
-    relative: Array  # (6, 2, n) J x, all six directions
+    psi: Array  # (nv, 6k) ψ̇ of all
+    first: Array  # (6, k, n) velocity of the first body in the frame
+    relative: Array  # (6, k, n) J x, all six directions
 
     @staticmethod
     def of(tree, lever, first: Array, W: Array, x: Array) -> "Rates":
-        """Those of two rates x (nv, 2) where `first` (n, nv) marks the dofs that move the first bodies."""
-        S, nv = lever.S, tree.nv
-        moving = spatial.materialize((S[:, None] * x[:, :, None]).reshape(nv, 12))
-        above = accumulate_before(tree, moving).reshape(nv, 2, 6)
-        psi = spatial.cross_motion(above, S[:, None]).reshape(nv, 12)
-        n = len(first)
+        """Those of rates x (nv, k) where `first` (n, nv) marks the dofs that move the first bodies."""
+        S, n, (nv, k) = lever.S, len(first), x.shape
+        moving = spatial.materialize((S[:, None] * x[:, :, None]).reshape(nv, 6 * k))
+        above = accumulate_before(tree, moving).reshape(nv, k, 6)
+        psi = spatial.cross_motion(above, S[:, None]).reshape(nv, 6 * k)
         V = jnp.concatenate([first, lever.mask]) @ moving
-        V = V.reshape(2, n, 2, 6).transpose(3, 0, 2, 1).reshape(6, 4, n)
+        V = V.reshape(2, n, k, 6).transpose(3, 0, 2, 1).reshape(6, 2 * k, n)
         seen = times(W, V)
-        return Rates(*spatial.materialize((psi, seen[:, :2], seen[:, 2:])))
+        return Rates(*spatial.materialize((psi, seen[:, :k], seen[:, k:])))
 
 
-def _blocks(turning: Turning, change: Change) -> tuple[Array, Array, Array]:
-    """∂φ/∂q + [×* φ] Γ as (6, 18, n) on (S, ψ̇(x₁), ψ̇(x₂)) of what moves relatively, and (6, 6, n) on S per side."""
-    W, x, dim = turning.W, turning.rates, len(change.first)
+def _blocks(turning: Turning, change: Change) -> tuple[Array | None, Array, Array]:
+    """∂φ/∂q + [×* φ] Γ as (·, 6 + 6k, n) on S and the ψ̇(x) of what moves relatively, and (·, 6, n) on S per side."""
+    W, x, follow = turning.W, turning.rates, turning.follow
+    count = 6 if change.force is not None else len(cast(Array, change.distance))
 
     def through(matrix: Array, rows: Array) -> Array:
-        return jnp.pad(times(matrix, rows[:dim]), ((0, 6 - dim), (0, 0), (0, 0)))
+        out = times(matrix, rows[: matrix.shape[1]])
+        return jnp.pad(out, ((0, count - len(out)), (0, 0), (0, 0)))
 
-    first = [spatial.materialize(_cross_rows(x.first[:, k])) for k in range(2)]
-    relative = [spatial.materialize(_cross_rows(x.relative[:, k])) for k in range(2)]
-    K = through(change.first, relative[0]) + through(change.second, relative[1])
-    ride = through(change.first, first[0]) + through(change.second, first[1])
-    K, ride, follow = spatial.materialize((K, ride, turning.follow))
-    shift = spatial.materialize(K + _cross_force_rows(change.force))
-    nearer = jnp.pad(change.distance, ((0, 6 - dim), (0, 0)))[:, None]
-    sides = [times(shift, f[1:]) + nearer * f[:1] for f in follow]
-    together = jnp.concatenate([-times(ride, W), through(change.first, W), through(change.second, W)], 1)
-    return spatial.materialize((together, sides[0], sides[1] - times(K, W)))
+    def seen(rates: Array) -> Array:
+        """Sum of the dependences, each through the rate's motion as the frame turns."""
+        parts = (through(m, _cross_rows(rates[:, k])) for k, m in enumerate(change.by) if m is not None)
+        return spatial.materialize(sum(parts))
+
+    moves = any(m is not None for m in change.by)
+    K = seen(x.relative) if moves else jnp.zeros((count, *W.shape[1:]), W.dtype)
+    shift = K if change.force is None else K + _cross_force_rows(change.force)
+    shift = spatial.materialize(shift)
+    first, second = (times(shift, side[1:]) for side in follow)
+    if change.distance is not None:
+        nearer = jnp.pad(change.distance, ((0, count - len(change.distance)), (0, 0)))[:, None]
+        first, second = first + nearer * follow[0][:1], second + nearer * follow[1][:1]
+    if not moves:
+        return None, *spatial.materialize((first, second))
+    none = jnp.zeros_like(K)
+    together = [none if m is None else through(m, W) for m in change.by]
+    together = jnp.concatenate([-times(seen(x.first), W), *together], 1)
+    return spatial.materialize((together, first, second - times(K, W)))
 
 
 def _cross_rows(m: Array) -> Array:
