@@ -174,7 +174,7 @@ def _drive_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array
     own = (model.actuators.layout.act[:, None] == np.arange(model.na)).astype(v.dtype)
     per_length, per_velocity, per_act, per_ctrl = (p[:, None] for p in partials)
     parts = [per_length * moment, per_velocity * moment, per_act * own, per_ctrl * np.eye(model.nu, dtype=v.dtype)]
-    slopes = moment.T @ jnp.concatenate(parts, -1)
+    slopes = spatial.gram(moment, jnp.concatenate(parts, -1))
     if not model.joints.layout.force_limited.any():
         return slopes
     held = saturated(model, actuator_force(model, *values)[0] @ moment)

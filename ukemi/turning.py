@@ -90,7 +90,7 @@ def wrench_slopes(turning: Turning, changes: list[Change], more: list[Array]) ->
 def ridden(tree, turning: Turning, force: Array, J: Array, slope: Array) -> Array:
     """∂(Jᵀφ)/∂q (nv, nv) of wrenches (6, n) with J and their `wrench_slopes`."""
     S, mask, nv = turning.lever.S, turning.lever.mask, J.shape[-1]
-    summed = mask.T @ times(turning.W.transpose(1, 0, 2), force[:, None])[:, 0].T
+    summed = spatial.gram(mask, times(turning.W.transpose(1, 0, 2), force[:, None])[:, 0].T)
     carried = tree.anc * (spatial.cross_force(S, summed) @ S.T)
     return carried + spatial.gram(J.reshape(-1, nv), slope.reshape(-1, nv))
 

@@ -15,6 +15,7 @@ from jax import Array, lax
 
 from ukemi import impulse as i_
 from ukemi import impulse_slopes as s_
+from ukemi import spatial
 from ukemi.constraint import scalar_blocks
 from ukemi.dynamics import inertial_slope, motion_slopes
 from ukemi.gradient import pushforward, root, zero_tangent
@@ -37,17 +38,16 @@ from ukemi.penalty import RowKinds, row_kinds
 from ukemi.slopes import has_constant_rows
 from ukemi.solvers import boxed as x_
 from ukemi.solvers import with_slots
-from ukemi.solvers.linear import eliminate
 from ukemi.solvers.live import live_rows, on_rows
 
 
 class Response(NamedTuple):
-    """What the unknowns do about an imbalance: dv⁺ = −(force · dR_force + rows · dR_rows), and dδ alike."""
+    """What the unknowns do about an imbalance: dv⁺ = −(force · dR_force + rowsᵀ · dR_rows), and dδ alike."""
 
     force: Array  # (nv, nv)
-    rows: Array  # (nv, total)
+    rows: Array  # (total, nv)
     shift: Array  # (nv, nv)
-    restore: Array  # (nv, total)
+    restore: Array  # (total, nv)
     bounce: Array  # (nv, nv) how a displacement of the start turns round where contacts bounce
 
 
@@ -61,27 +61,26 @@ def response(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, scene: Scene, 
     def invert(own_kinds: RowKinds, scene: Scene, bounce: Array) -> Response:
         own, given = x_.roles(own_kinds), problem(scene, own_kinds, stepping)
         p, side = given.boxed, scene.side[: own_kinds.total]
-        free = eliminate(scene.M, jnp.eye(len(scene.free), dtype=scene.free.dtype))
+        free = scene.inverse
         clamped, firm = x_.is_clamped(p, own, side), firm_rows(p, own, side)
         seen = (given.X * p.scale).T
         rows = on_rows(_inverse_rows, live_rows(p, own, side), p, own, side, seen)
         restore = _inverse_restoring(given, own, firm, seen)
-        room = ((0, 0), (0, kinds.total - own_kinds.total))
+        room = ((0, kinds.total - own_kinds.total), (0, 0))
         turn = jnp.zeros_like(free)
         if bounces:
             thrown = jnp.concatenate([jnp.zeros(own_kinds.scalar, bool), bounce.reshape(-1)]) & clamped
             turn = _turning(given, own, thrown)
         return Response(
-            free - jnp.where(clamped[:, None], rows, 0.0).T @ given.X.T,
-            jnp.pad(rows.T, room),
-            free - restore.T @ given.X.T,
-            jnp.pad(restore.T, room),
+            free - spatial.materialize(given.X @ jnp.where(clamped[:, None], rows, 0.0)).T,
+            jnp.pad(rows, room),
+            free - spatial.materialize(given.X @ restore).T,
+            jnp.pad(restore, room),
             turn,
         )
 
     if not kinds.total:
-        free = eliminate(scene.M, jnp.eye(len(scene.free), dtype=scene.free.dtype))
-        none = jnp.zeros((len(free), 0), free.dtype)
+        free, none = scene.inverse, jnp.zeros((0, len(scene.free)), scene.free.dtype)
         return Response(free, none, free, none, jnp.zeros_like(free))
     bounce = z.bounce[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
     return with_slots(invert, kinds)(scene, bounce)
@@ -90,7 +89,8 @@ def response(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, scene: Scene, 
 def _inverse_rows(p: x_.Boxed, own: x_.Roles, side: Array, seen: Array) -> Array:
     """(M̂⁻¹Jᵀ system⁻¹)ᵀ (n, nv) in the units of the rows, of seen = (M̂⁻¹Jᵀ)ᵀ in those of the system."""
     regular = x_.system(p, own, side, x_.Constants.of(seen.dtype).delta)
-    left = x_.refined(regular.T, x_.system(p, own, side, 0.0).T, seen)[1]
+    turned = spatial.materialize((regular.T, x_.system(p, own, side, 0.0).T))  # as `spatial.gram` does
+    left = x_.refined(*turned, seen)[1]
     of_side = jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 1.0)
     return left * jnp.where(x_.is_clamped(p, own, side), p.scale, of_side)[:, None]
 
@@ -141,8 +141,8 @@ def _exact_rule(stepping: i_.Stepping, bounces: bool, z: Impulses, args, along):
     if dr is None:
         return None
     move = response(row_kinds(here.model), stepping, z, scene(stepping, here, duration, known, z.side), bounces)
-    dv = -(move.force @ dr.force + move.rows @ dr.rows)
-    shift = -(move.shift @ dr.shift + move.restore @ dr.restore)
+    dv = -(move.force @ dr.force + dr.rows @ move.rows)
+    shift = -(move.shift @ dr.shift + dr.restore @ move.restore)
     if bounces:
         dq = b_.filled(along[0].q, here.q)
         shift = shift - move.bounce @ tangent_vector(here.model.tree, here.q, dq)
@@ -156,8 +156,8 @@ def jacobians(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses
     move = response(kinds, stepping, z, now, bounces)
     force, shift, rows, restore = _slopes(kinds, stepping, z, here, now, ahead)
     dv = -(move.force @ force)
-    dv = dv.at[:, : rows.shape[1]].add(-(move.rows @ rows))
-    ds = -(move.shift @ shift + move.restore @ restore)
+    dv = dv.at[:, : rows.shape[1]].add(-spatial.gram(move.rows, rows))
+    ds = -(move.shift @ shift + spatial.gram(move.restore, restore))
     if bounces:
         ds = ds - move.bounce
     return dv, jnp.pad(ds, ((0, 0), (0, dv.shape[1] - here.model.nv)))
@@ -240,7 +240,7 @@ def _pull_back(stepping: i_.Stepping, z: Impulses, args, wanted: Impulses):
     here, h, known, _ = args
     move = response(row_kinds(here.model), stepping, z, scene(stepping, here, h, known, z.side), bounces=False)
     force, shift = -(wanted.v @ move.force), -(wanted.shift @ move.shift)
-    balance = Balance(force, shift, -(wanted.v @ move.rows), -(wanted.shift @ move.restore))
+    balance = Balance(force, shift, -(move.rows @ wanted.v), -(move.restore @ wanted.shift))
     cotangent = jax.vjp(partial(imbalance, stepping, z), here, h)[1](balance)
     # R holds −h τ, so that the gradient in τ is −h times that in R
     return cotangent, (cotangent[0].v ** 2).sum() + ((h * force) ** 2).sum() / h
@@ -250,7 +250,7 @@ def _as_wanted(kinds: RowKinds, z: Impulses, scene: Scene, wanted: Array) -> Arr
     """Sides (total,) with the normals that the loss pulls apart separating, and those it presses together clamped."""
     own = x_.roles(kinds)
     blocks = scalar_blocks(scene.frame, kinds)
-    slope = i_.rows(scene.frame, kinds, blocks).motion(eliminate(scene.M, wanted[:, None])[:, 0])
+    slope = i_.rows(scene.frame, kinds, blocks).motion(scene.inverse @ wanted)
     normal = own.push & (np.arange(kinds.total) >= kinds.scalar)
     side = jnp.where(slope < 0, x_.LOW, jnp.where(slope > 0, x_.CLAMPED, z.side))
     side = jnp.where(normal, side, z.side)

@@ -45,6 +45,7 @@ class Scene(NamedTuple):
 
     frame: Frame
     M: Array  # (nv, nv) M̂
+    inverse: Array  # (nv, nv) of M̂
     free: Array  # (nv,) velocity without impulses
     duration: Array  # () [s]
     known: Array  # (nc,) contact points that the last step knew
@@ -59,11 +60,13 @@ def scene(stepping: i_.Stepping, here: b_.Here, duration: Array, known: Array, s
     if stepping.phase == "step":
         if takes_slope("Euler", model):
             M = M + duration * jnp.diag(model.joints.damping)
-        free = here.v + duration * eliminate(M, (b_.applied(here) - dyn.bias)[:, None])[:, 0]
+    inverse = eliminate(M, jnp.eye(model.nv, dtype=M.dtype))
+    if stepping.phase == "step":
+        free = here.v + duration * (inverse @ (b_.applied(here) - dyn.bias))
     if stepping.phase == "place":
         free = jnp.zeros_like(here.v)
     frame = Frame(model, here.kin, dyn.velocity, here.q, here.v, here.contacts)
-    return Scene(frame, M, free, duration, known, side)
+    return Scene(frame, M, inverse, free, duration, known, side)
 
 
 class Problem(NamedTuple):
@@ -84,7 +87,7 @@ def problem(scene: Scene, kinds: RowKinds, stepping: i_.Stepping) -> Problem:
     law, own = i_.law(scene.frame, kinds, blocks, moving, scene.duration, stepping), x_.roles(kinds)
     rebound = i_.rebound(law, moving)
     bounce = law.on & own.push & (rebound > 0) & (free < law.reach)
-    X = eliminate(scene.M, J.T)
+    X = scene.inverse @ J.T
     A = J @ X
     p = x_.boxed(0.5 * (A + A.T), free - jnp.where(bounce, rebound, law.reach), law.fixed, law.mu, law.on, own)
     return Problem(J, X, law, bounce, p)
