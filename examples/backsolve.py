@@ -7,7 +7,8 @@ the derivative of the accepted steps (`adjoint="checkpointed"`) and that of step
 are off is measured against many small steps; the exact gradient is compared with central differences.
 
 As in the paper, the derivative of the accepted steps oscillates, but only where the model's time step is long: no step
-is longer than that. With 0.01 s it is off by a few per cent, with 0.1 s useless; backsolve is right with any.
+is longer than that. With 0.01 s it is off by a few per cent and with 0.1 s in sign for some shots, where backsolve is
+right to a fraction of a per cent. With time steps so long that an impact is overlooked, both are wrong.
 """
 
 import jax
@@ -74,7 +75,7 @@ def roughness(curve: np.ndarray, true: np.ndarray) -> float:
 def main() -> None:
     """Sweep the initial speed, compare the gradients, and plot."""
     parser = arguments(__doc__, "backsolve.png")
-    parser.add_argument("--timestep", type=float, nargs="+", default=[0.01, 0.1, 0.5], help="of the model [s]")
+    parser.add_argument("--timestep", type=float, nargs="+", default=[0.01, 0.1], help="of the model [s]")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--tolerance", type=float, default=1e-6)
     parser.add_argument("--points", type=int, default=61, help="initial speeds in [-1.5, 1.5]")
