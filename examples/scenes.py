@@ -13,21 +13,24 @@ SHAPES = {
 }
 
 
-def toss(shape: str) -> str:
+def toss(shape: str, timestep: float = 0.002) -> str:
     """A body that is thrown onto a floor under low gravity, with stiff contact (Fig. 3 and 21)."""
-    return f"""<mujoco model="{shape}"><option gravity="0 0 -2" timestep=".002"/>
+    return f"""<mujoco model="{shape}"><option gravity="0 0 -2" timestep="{timestep}"/>
       <default><geom density="100" solref=".005 1" solimp="0 .95 .001 .5 2"/></default><worldbody>
       <geom type="plane" size="5 5 .1"/>
       <body pos="0 0 .2"><freejoint/><geom {SHAPES[shape]}/></body></worldbody></mujoco>"""
 
 
-def billiards(table: bool = True) -> str:
-    """Two balls in a row, on a table or floating without gravity (Fig. 8 and 19)."""
+def billiards(table: bool = True, timestep: float = 0.01) -> str:
+    """Two balls in a row, on a table, or floating without gravity and friction (Fig. 8 and 19)."""
     floor = '<geom type="plane" size="2 2 .1"/>' if table else ""
-    ball = '<body pos="{} 0 .042"><freejoint/><geom size=".042" mass=".17"/></body>'
-    return f"""<mujoco model="billiards"><option gravity="0 0 {-9.81 if table else 0}" timestep=".01"/>
+    ball = '<body pos="{} 0 .042"><freejoint/><geom size=".042" mass=".17" condim="{}"/></body>'
+    condim = 3 if table else 1
+    # refsafe would soften the contact at long time steps
+    return f"""<mujoco model="billiards"><option gravity="0 0 {-9.81 if table else 0}" timestep="{timestep}">
+      <flag refsafe="disable"/></option>
       <default><geom solref=".02 1" solimp="0 .95 .001 .5 2"/></default><worldbody>{floor}
-      {ball.format(-0.375)}{ball.format(-0.2)}</worldbody></mujoco>"""
+      {ball.format(-0.375, condim)}{ball.format(-0.2, condim)}</worldbody></mujoco>"""
 
 
 def arguments(description: str | None, picture: str) -> argparse.ArgumentParser:

@@ -17,4 +17,5 @@ def test_page():
     expected = (height(jnp.array([-1 + h])) - height(jnp.array([-1 - h]))) / (2 * h)
     np.testing.assert_allclose(names["slope"][0], expected, rtol=0.02)
     assert names["exact"].A[1, 1] == 1 > names["ahead"].A[1, 1] > 0
+    assert names["rocking"][0] > 0.03 > 1e-4 > names["rocking"][1]
     np.testing.assert_array_equal(names["exact"].next.q, names["ahead"].next.q)

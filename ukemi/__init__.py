@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ukemi.model import Input, Model, State, initial_state
     from ukemi.rules import Bounce, ComplementarityAware, Exact, FromDistance
     from ukemi.simulate import contacts, energy, inverse, rollout, step, vector_field
-    from ukemi.softness import smooth_onset
+    from ukemi.softness import smooth_collisions, smooth_onset
     from ukemi.status import Status, raise_if_failed
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "raise_if_failed",
     "refresh",
     "rollout",
+    "smooth_collisions",
     "smooth_onset",
     "step",
     "vector_field",
@@ -90,7 +91,7 @@ _HOMES = {
     "ukemi.model": ("Input", "Model", "State", "initial_state"),
     "ukemi.rules": ("Bounce", "ComplementarityAware", "Exact", "FromDistance"),
     "ukemi.simulate": ("contacts", "energy", "inverse", "rollout", "step", "vector_field"),
-    "ukemi.softness": ("smooth_onset",),
+    "ukemi.softness": ("smooth_collisions", "smooth_onset"),
     "ukemi.status": ("Status", "raise_if_failed"),
 }
 # A name must not be that of a module of this package: importing the module would put it in the name's place.

@@ -145,9 +145,7 @@ def constraint_rows(frame: Frame, kinds: RowKinds) -> Rows:
         moving = (J_contact.reshape(-1, frame.model.nv) @ frame.v).reshape(-1, kinds.dim)
         law = contact_law(frame.model, frame.contacts, kinds, moving)
         J = jnp.concatenate([J, J_contact.reshape(-1, frame.model.nv)])
-    return spatial.materialize(
-        Rows(J, jnp.concatenate([aref, law.aref.reshape(-1)]), _penalty(frame.model, D, law))
-    )
+    return spatial.materialize(Rows(J, jnp.concatenate([aref, law.aref.reshape(-1)]), _penalty(frame.model, D, law)))
 
 
 def constraint_force(frame: Frame, a: Array, kinds: RowKinds) -> tuple[Array, Array]:

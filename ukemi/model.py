@@ -142,6 +142,7 @@ class PairLayout(Static):
     groups: tuple["PairGroup", ...]
     capacity: int  # contacts kept per step
     dim: int  # largest contact dimension: 1, 3, 4 or 6
+    smoothing: float = 0.0  # width of `uk.smooth_collisions`, 0 for MuJoCo's cases [m]
 
     @functools.cached_property
     def geoms(self) -> np.ndarray:

@@ -7,7 +7,7 @@ beside it; its rim is a ball of radius zero. So each pair finds two centres and 
 import jax.numpy as jnp
 from jax import Array
 
-from .geometry import clamp, contact_frame, cross, dot, unit
+from .geometry import clamp, contact_frame, cross, dot, smooth_step, unit
 from .shapes import EMPTY, Hit, Shape
 
 
@@ -36,10 +36,10 @@ def sphere_sphere(a: Shape, b: Shape, margin: Array) -> Hit:
     return _single(*_ball_contacts(a, b, a.pos, b.pos, a.size[0], b.size[0]))
 
 
-def sphere_capsule(a: Shape, b: Shape, margin: Array) -> Hit:
-    """One contact, with the capsule's ball nearest to the sphere."""
+def sphere_capsule(a: Shape, b: Shape, margin: Array, width: float = 0.0) -> Hit:
+    """One contact, with the capsule's ball nearest to the sphere; within `width` of its ends nearly so."""
     axis, half = b.mat[:, 2], b.size[1]
-    along = clamp(dot(axis, a.pos - b.pos), -half, half)
+    along = clamp(dot(axis, a.pos - b.pos), -half, half, width)
     return _single(*_ball_contacts(a, b, a.pos, b.pos + axis * along, a.size[0], b.size[0]))
 
 
@@ -112,4 +112,39 @@ def capsule_capsule(a: Shape, b: Shape, margin: Array) -> Hit:
     on_b = jnp.where(parallel, interval_b, crossing_b)[:, None]
     distance, point, normal = _ball_contacts(a, b, a.pos + axis_a * on_a, b.pos + axis_b * on_b, a.size[0], b.size[0])
     second = jnp.where(parallel, distance[1], EMPTY)
+    return Hit(jnp.stack([distance[0], second]), point, contact_frame(normal))
+
+
+def smooth_capsule_capsule(a: Shape, b: Shape, margin: Array, width: float) -> Hit:
+    """The same without cases: as the axes turn, the two ends of the interval merge into the contact of crossing axes.
+
+    The second one recedes from touching meanwhile. Parallel are axes that diverge by less than half the width over
+    the capsules' length; they cross where they diverge by more than it.
+    """
+    axis_a, axis_b = a.mat[:, 2], b.mat[:, 2]
+    half_a, half_b = a.size[1], b.size[1]
+    apart = b.pos - a.pos
+    u, v, cosine = dot(axis_a, apart), dot(axis_b, apart), dot(axis_a, axis_b)
+    normal = cross(axis_a, axis_b)
+    sine_squared = dot(normal, normal)
+    reach = 2 * half_a * half_b / (half_a + half_b)
+    crossing = smooth_step((sine_squared * (reach / width) ** 2 - 0.25) / 0.75)
+
+    def foot_on_a(y: Array) -> Array:
+        return clamp(u + cosine * y, -half_a, half_a, width)
+
+    def foot_on_b(x: Array) -> Array:
+        return clamp(cosine * x - v, -half_b, half_b, width)
+
+    x = clamp((u - cosine * v) / jnp.where(crossing > 0, sine_squared, 1.0), -half_a, half_a, width)
+    crossing_b = foot_on_b(x)
+    crossing_a = foot_on_a(crossing_b)
+    interval_a = foot_on_a(half_b * jnp.array([1.0, -1.0], half_b.dtype))
+    interval_b = foot_on_b(interval_a)
+    on_a = (interval_a + crossing * (crossing_a - interval_a))[:, None]
+    on_b = (interval_b + crossing * (crossing_b - interval_b))[:, None]
+    distance, point, normal = _ball_contacts(a, b, a.pos + axis_a * on_a, b.pos + axis_b * on_b, a.size[0], b.size[0])
+    two = crossing < 0.99
+    receding = distance[1] + width * crossing / jnp.where(two, 1 - crossing, 1.0)
+    second = jnp.where(two, receding, EMPTY)
     return Hit(jnp.stack([distance[0], second]), point, contact_frame(normal))

@@ -12,7 +12,7 @@ from jax.custom_derivatives import SymbolicZero
 from ukemi import spatial
 from ukemi.batching import one_by_one
 from ukemi.collide import response
-from ukemi.collide.primitives import PAIRS, chunk_of
+from ukemi.collide.primitives import PAIRS, chunk_of, pair_function
 from ukemi.collide.shapes import EMPTY, Shape
 from ukemi.gradient import keep, zero_tangent
 from ukemi.kinematics import Kinematics, geom_frames
@@ -171,7 +171,7 @@ def _examine(layout: PairLayout, g: int, index, posed: Posed) -> Found:
     pair = PAIRS[group.types]
     geoms = group.geoms[index] if isinstance(index, np.ndarray) else jnp.asarray(group.geoms)[index]
     a, b = (jax.tree.map(lambda x, k=k: x[k], posed.shapes) for k in (geoms[:, 0], geoms[:, 1]))
-    hit = jax.vmap(pair.function)(a, b, posed.reach[first + index])
+    hit = jax.vmap(pair_function(layout, group))(a, b, posed.reach[first + index])
     data = jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1)
     which = jnp.asarray(np.tile(np.arange(pair.points, dtype=np.int32), len(geoms)))
     return Found(hit.distance.reshape(-1), data, jnp.repeat(jnp.asarray(first + index), pair.points), which)

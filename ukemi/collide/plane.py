@@ -14,6 +14,8 @@ from .geometry import (
     first_slots,
     hit_with_shared_normal,
     rotate,
+    smooth_sign,
+    smooth_step,
     steady_unit,
     take,
     unit,
@@ -72,6 +74,27 @@ def plane_cylinder(a: Shape, b: Shape, margin: Array) -> Hit:
     return hit_with_shared_normal(distance, point, normal)
 
 
+def smooth_plane_cylinder(a: Shape, b: Shape, margin: Array, width: float) -> Hit:
+    """The same without cases, slot by slot: a rim point of either cap, and the triangle's other two.
+
+    Where the rim is within `width` of level, the first point turns towards the cylinder's x axis; where the axis is,
+    the triangle moves from one cap to the other.
+    """
+    normal, axis = a.mat[:, 2], b.mat[:, 2]
+    radius, half = b.size[0], b.size[1]
+    tilt = dot(normal, axis)
+    slope = axis * tilt - normal
+    tilted = smooth_step(dot(slope, slope) * (radius / width) ** 2)
+    x_axis = b.mat[:, 0]
+    rim = radius * (x_axis + tilted * (unit(slope, x_axis) - x_axis))
+    across = 0.75**0.5 * cross(rim, axis)
+    end = half * axis
+    third = -smooth_sign(tilt * half / width) * end - 0.5 * rim
+    corners = b.pos + jnp.stack([end + rim, rim - end, third + across, third - across])
+    distance, point = _drop(a, corners, 0.0)
+    return hit_with_shared_normal(distance, point, normal)
+
+
 # Corners of the unit box in MuJoCo's order: bit 0 of the index is x, bit 1 y, bit 2 z.
 CORNERS = tuple((2.0 * (i & 1) - 1, 1.0 * (i & 2) - 1, 0.5 * (i & 4) - 1) for i in range(8))
 
@@ -88,3 +111,11 @@ def plane_box(a: Shape, b: Shape, margin: Array) -> Hit:
     low, near = height <= 0, distance <= margin
     selected = first_slots(low & near, low & ~near, 4)
     return hit_with_shared_normal(take(selected, distance, EMPTY), take(selected, point), a.mat[:, 2])
+
+
+def smooth_plane_box(a: Shape, b: Shape, margin: Array, width: float) -> Hit:
+    """The lower one of each two opposite corners; where these are within `width` of level, a point between them."""
+    offset = rotate(b.mat, jnp.array(CORNERS[:4], b.size.dtype) * b.size)
+    corners = b.pos - smooth_sign(dot(offset, a.mat[:, 2]) / width)[:, None] * offset
+    distance, point = _drop(a, corners, 0.0)
+    return hit_with_shared_normal(distance, point, a.mat[:, 2])

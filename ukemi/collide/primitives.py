@@ -1,11 +1,12 @@
 """The table of pair functions: which routine finds the contacts of which two primitives."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from jax import Array
 
-from ukemi.model import PairGroup
+from ukemi.model import PairGroup, PairLayout
 
 from . import balls, box, plane
 from .box_box import box_box
@@ -50,6 +51,22 @@ PAIRS: dict[tuple[str, str], PairFunction] = {
     ("cylinder", "cylinder"): PairFunction(several_contacts("cylinder", "cylinder", 4), 5, False),
     ("cylinder", "box"): PairFunction(several_contacts("cylinder", "box", 4), 5, False),
 }
+
+
+# Without changes of case within a width [m], for `uk.smooth_collisions`: (a, b, margin, width) -> Hit.
+SMOOTH: dict[tuple[str, str], Callable[..., Hit]] = {
+    ("plane", "cylinder"): plane.smooth_plane_cylinder,
+    ("plane", "box"): plane.smooth_plane_box,
+    ("sphere", "capsule"): balls.sphere_capsule,
+    ("capsule", "capsule"): balls.smooth_capsule_capsule,
+}
+
+
+def pair_function(layout: PairLayout, group: PairGroup) -> Callable[[Shape, Shape, Array], Hit]:
+    """The function of a group's pairs, smoothed where the model asks for it."""
+    if layout.smoothing and group.types in SMOOTH:
+        return partial(SMOOTH[group.types], width=layout.smoothing)
+    return PAIRS[group.types].function
 
 
 def chunk_of(group: PairGroup) -> int:

@@ -15,7 +15,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from ukemi import spatial
 from ukemi.batching import one_by_one
-from ukemi.collide.primitives import PAIRS, chunk_of
+from ukemi.collide.primitives import PAIRS, chunk_of, pair_function
 from ukemi.collide.shapes import Hit, Shape
 from ukemi.gradient import filled
 from ukemi.maps import mix
@@ -77,7 +77,7 @@ def _fill(layout: PairLayout, g: int, columns: np.ndarray, reach, shapes: Shape,
         index = spatial.materialize((mine * numbers).sum(-1))
         geoms = jnp.asarray(group.geoms)[index]
         a, b = (jax.tree.map(lambda x, k=k: x[k], shapes) for k in (geoms[:, 0], geoms[:, 1]))
-        respond = partial(_pair_response, PAIRS[group.types].function, columns)
+        respond = partial(_pair_response, pair_function(layout, group), columns)
         new = jax.vmap(respond)(a, b, reach[layout.first[g] + index])
         new = jnp.pad(new.reshape(chunk * points, 7, -1), ((0, 0), (0, 0), (blank, 0)))
         same = (contacts.pair[:, None] == layout.first[g] + index) & mine.any(-1) & contacts.active[:, None]

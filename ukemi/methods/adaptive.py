@@ -55,6 +55,7 @@ class Problem(NamedTuple):
     inputs: Input
     start: Array  # (nq + nv + na,)
     warm: Array  # (nv,)
+    control: diffrax.AbstractStepSizeController  # its arrays, which may be traced: one program for many tolerances
 
 
 class Adaptive(Method):
@@ -107,13 +108,13 @@ class Adaptive(Method):
 
     def path(self, model: Model, state: State, inputs: Input) -> tuple[Path, Effort]:
         """The steps that one model time step is made of; to look inside, not to differentiate."""
-        path, (_, effort) = self._search(_problem(model, state, inputs))
+        path, (_, effort) = self._search(self._problem(model, state, inputs))
         return path, effort
 
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
         solve = root(self._search, self._derivative) if self.adjoint == "checkpointed" else self._backsolved()
-        path, (memory, effort) = solve(_problem(model, state, inputs))
+        path, (memory, effort) = solve(self._problem(model, state, inputs))
         q, v, act = _split(model, isolated(_settled)(model, path.end))
         finite = jnp.isfinite(path.end).all()
         status = (
@@ -135,13 +136,18 @@ class Adaptive(Method):
         # the coefficients that Diffrax recommends for mildly stiff problems, as DiffMJX's authors use (Fig. 17)
         return self.controller or diffrax.PIDController(self.rtol or 1e-6, self.atol or 1e-8, pcoeff=0.2, icoeff=0.4)
 
+    def _problem(self, model: Model, state: State, inputs: Input) -> Problem:
+        control = lax.stop_gradient(eqx.filter(self._controller(), eqx.is_array))
+        start, warm = _join(state.q, state.v, state.act), lax.stop_gradient(state.cache.acceleration)
+        return Problem(model, inputs, start, warm, control)
+
     def _search(self, problem: Problem) -> tuple[Path, tuple[Memory, Effort]]:
         def find(problem: Problem):
             length = problem.model.options.timestep
-            solver, controller = self.solver, self._controller()
+            controller = eqx.combine(problem.control, self._controller())
             field = partial(self._field, problem, False)
             path, memory, effort = search(
-                field, problem.start, _memory(problem.warm), length, solver, controller, self.max_steps
+                field, problem.start, _memory(problem.warm), length, self.solver, controller, self.max_steps
             )
             return path, (memory, effort)
 
@@ -243,9 +249,8 @@ class Adaptive(Method):
             return jnp.concatenate([-rate, *pull(Y[n : 2 * n])]), memory
 
         Y = jnp.concatenate([end, final, jnp.zeros_like(theta)])
-        path, _, effort = search(
-            field, Y, _memory(problem.warm), length, self.solver, self._controller(), self.max_steps
-        )
+        controller = eqx.combine(problem.control, self._controller())
+        path, _, effort = search(field, Y, _memory(problem.warm), length, self.solver, controller, self.max_steps)
         Y = jnp.where(effort.complete, path.end, jnp.nan)  # no gradient is better than a wrong one
         _, filled_in = _opened(jax.tree.map(jnp.zeros_like, problem), which)
         out = filled_in(Y[2 * n :])._replace(start=Y[n : 2 * n])
@@ -291,11 +296,6 @@ def _settled(model: Model, x: Array) -> Array:
 
 def _symbolic(tangent) -> bool:
     return isinstance(tangent, SymbolicZero)
-
-
-def _problem(model: Model, state: State, inputs: Input) -> Problem:
-    start = _join(state.q, state.v, state.act)
-    return Problem(model, inputs, start, lax.stop_gradient(state.cache.acceleration))
 
 
 def _memory(warm: Array) -> Memory:

@@ -121,9 +121,7 @@ def _fly(impacts: int, model: Model, inputs: Input, start: _Flight) -> _Flight:
 
 
 def _search(model: Model, q: Array, v: Array, duration: Array, inputs: Input):
-    return first_impact(
-        model, q, v, duration, touch=TOUCH, mocap_pos=inputs.mocap_pos, mocap_quat=inputs.mocap_quat
-    )
+    return first_impact(model, q, v, duration, touch=TOUCH, mocap_pos=inputs.mocap_pos, mocap_quat=inputs.mocap_quat)
 
 
 def _resolve(model: Model, inputs: Input, at: _Flight) -> _Flight:
