@@ -6,10 +6,13 @@ import warnings
 
 # Three or more batched LAPACK calls in flight at once hang XLA's thread pool on machines with few cores; the
 # scheduler that launches them together is switched off. The older fusion emitters run our many small fused
-# operations faster and compile them in about half the time.
+# operations faster and compile them in about half the time. Products of matrices of tens of rows are done where they
+# are needed, by Eigen: handing them to YNNPACK or to other threads costs more than they do, a quarter of a step.
 FLAGS = {
     "--xla_cpu_enable_concurrency_optimized_scheduler": "false",
     "--xla_cpu_use_fusion_emitters": "false",
+    "--xla_cpu_multi_thread_eigen": "false",
+    "--xla_cpu_experimental_ynn_fusion_type": "",
 }
 
 

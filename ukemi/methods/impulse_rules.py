@@ -89,8 +89,9 @@ def response(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, scene: Scene, 
 def _inverse_rows(p: x_.Boxed, own: x_.Roles, side: Array, seen: Array) -> Array:
     """(M̂⁻¹Jᵀ system⁻¹)ᵀ (n, nv) in the units of the rows, of seen = (M̂⁻¹Jᵀ)ᵀ in those of the system."""
     regular = x_.system(p, own, side, x_.Constants.of(seen.dtype).delta)
-    turned = spatial.materialize((regular.T, x_.system(p, own, side, 0.0).T))  # as `spatial.gram` does
-    left = x_.refined(*turned, seen)[1]
+    # copied, as `spatial.gram` does
+    regular, exact = spatial.materialize(regular.T), spatial.materialize(x_.system(p, own, side, 0.0).T)
+    left = x_.refined(regular, exact, seen)[1]
     of_side = jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 1.0)
     return left * jnp.where(x_.is_clamped(p, own, side), p.scale, of_side)[:, None]
 
