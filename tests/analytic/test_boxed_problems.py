@@ -14,6 +14,7 @@ from ukemi.solvers import boxed as x_
 from ukemi.solvers import rigid
 from ukemi.solvers.attempt import attempt
 from ukemi.solvers.dantzig import dantzig
+from ukemi.solvers.live import live_rows, on_rows
 
 EXACT = 1e-10
 CONTACTS, COUNT = 4, 2000
@@ -113,3 +114,25 @@ def test_enumeration_finds_solutions_too(problems):
     """Whoever says that there is none must be able to find one."""
     few = [k for k in range(COUNT) if problems.on[k].sum() <= 6][:300]
     assert all(has_solution(*(x[k] for x in problems[:3]), int(problems.on[k].sum()) // 3) for k in few)
+
+
+@pytest.mark.parametrize("limits", [0, 7])
+def test_systems_of_few_rows_give_what_that_of_all_rows_gives(limits):
+    kinds = RowKinds(2, 1, limits, 24, 3, "pyramidal", False)
+    own, rng, n = x_.roles(kinds), np.random.default_rng(1), kinds.total
+    J = rng.normal(size=(n, 20))
+    mu = np.where(np.arange(n) < kinds.scalar, 0.0, np.where(own.push, 0.0, 0.6))
+    fixed = np.where(np.arange(n) == 2, 0.3, 0.0)
+    A, b = J @ J.T, rng.normal(size=n)
+    alone = jax.jit(lambda p, side: jnp.stack(x_.forces(p, own, side)))
+    both = jax.jit(lambda p, side: jnp.stack(on_rows(x_.forces, live_rows(p, own, side), p, own, side)))
+    for contacts in (0, 2, 3, 9, 24):  # up to 12, 36 and all rows
+        on = np.arange(n) < kinds.scalar + 3 * contacts
+        p = x_.boxed(jnp.asarray(A), jnp.asarray(b), jnp.asarray(fixed), jnp.asarray(mu), jnp.asarray(on), own)
+        side = rng.choice([-1, 0, 1], n)
+        side = np.where(own.push, np.minimum(side, 0), side)
+        open_ = own.push[own.owner] & (side[own.owner] == x_.LOW)
+        side = jnp.asarray(np.where(open_ & ~own.push & (side == x_.CLAMPED), x_.HIGH, side), jnp.int8)
+        expected, live = alone(p, side), live_rows(p, own, side)
+        assert np.abs(expected[:, ~live]).max(initial=0) < EXACT  # what is not live has no force
+        assert np.abs(both(p, side) - expected).max() < 1e-8 * np.abs(expected).max()
