@@ -116,13 +116,13 @@ def test_enumeration_finds_solutions_too(problems):
     assert all(has_solution(*(x[k] for x in problems[:3]), int(problems.on[k].sum()) // 3) for k in few)
 
 
-@pytest.mark.parametrize("limits", [0, 7])
-def test_systems_of_few_rows_give_what_that_of_all_rows_gives(limits):
-    kinds = RowKinds(2, 1, limits, 24, 3, "pyramidal", False)
+@pytest.mark.parametrize(("held", "limits"), [(2, 0), (0, 7)])
+def test_systems_of_few_rows_give_what_that_of_all_rows_gives(held, limits):
+    kinds = RowKinds(held, 1, limits, 24, 3, "pyramidal", False)
     own, rng, n = x_.roles(kinds), np.random.default_rng(1), kinds.total
     J = rng.normal(size=(n, 20))
     mu = np.where(np.arange(n) < kinds.scalar, 0.0, np.where(own.push, 0.0, 0.6))
-    fixed = np.where(np.arange(n) == 2, 0.3, 0.0)
+    fixed = np.where(np.arange(n) == held, 0.3, 0.0)
     A, b = J @ J.T, rng.normal(size=n)
     alone = jax.jit(lambda p, side: jnp.stack(x_.forces(p, own, side)))
     both = jax.jit(lambda p, side: jnp.stack(on_rows(x_.forces, live_rows(p, own, side), p, own, side)))
@@ -130,6 +130,7 @@ def test_systems_of_few_rows_give_what_that_of_all_rows_gives(limits):
         on = np.arange(n) < kinds.scalar + 3 * contacts
         p = x_.boxed(jnp.asarray(A), jnp.asarray(b), jnp.asarray(fixed), jnp.asarray(mu), jnp.asarray(on), own)
         side = rng.choice([-1, 0, 1], n)
+        side[held] = x_.HIGH
         side = np.where(own.push, np.minimum(side, 0), side)
         open_ = own.push[own.owner] & (side[own.owner] == x_.LOW)
         side = jnp.asarray(np.where(open_ & ~own.push & (side == x_.CLAMPED), x_.HIGH, side), jnp.int8)

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.batching import one_by_one
 from ukemi.solvers.boxed import LOW, Boxed, Roles
 
 SIZES = (12, 36, 108)  # numbers of rows for which systems are compiled, up to two thirds of all
@@ -20,7 +19,8 @@ def live_rows(p: Boxed, own: Roles, side: Array) -> Array:
 def on_rows(function, live: Array, p: Boxed, own: Roles, *rows):
     """`function(p, own, *rows)` of the live rows (n,), in as small a system as holds them.
 
-    rows, and all that the function returns, are arrays that lead with the rows; what is not live becomes zero.
+    rows, and all that the function returns, are arrays that lead with the rows; what is not live becomes zero. Worlds
+    in lockstep (`batching.one_by_one`) take all sizes; on CPU they run one by one.
     """
     n = len(live)
     sizes = [size for size in SIZES if 3 * size <= 2 * n]
@@ -28,12 +28,8 @@ def on_rows(function, live: Array, p: Boxed, own: Roles, *rows):
     def full(live, *args):
         return _masked(live, function(*args))
 
-    def choose(live, *args):
-        count = live.sum()
-        branches = [_of_size(function, size) for size in sizes]
-        return lax.switch((count > np.array(sizes)).sum(), [*branches, full], live, *args)
-
-    return one_by_one(choose if sizes else full, in_lockstep=full)(live, p, own, *rows)
+    branches = [*(_of_size(function, size) for size in sizes), full]
+    return lax.switch((live.sum() > np.array(sizes, int)).sum(), branches, live, p, own, *rows)
 
 
 def _of_size(function, size: int):
@@ -43,7 +39,9 @@ def _of_size(function, size: int):
         mine = (place == np.arange(size)[:, None]) & live
         used, rows_of = mine.any(-1), jnp.argmax(mine, -1)
         take = lambda x: x[rows_of]  # noqa: E731
-        few = Boxed(take(p.A)[:, rows_of], *jax.tree.map(take, p[1:]))._replace(on=take(p.on) & used)
+        few = Boxed(take(p.A)[:, rows_of], *jax.tree.map(take, p[1:]))
+        # rows that stay empty have no force, whatever row they were copied from
+        few = few._replace(on=few.on & used, fixed=jnp.where(used, few.fixed, 0), mu=jnp.where(used, few.mu, 0))
         roles = Roles(take(own.push), take(own.hold), jnp.where(used, place[take(own.owner)], np.arange(size)))
         out = function(few, roles, *jax.tree.map(take, rows))
         return _masked(live, jax.tree.map(lambda x: x[jnp.maximum(place, 0)], out))
