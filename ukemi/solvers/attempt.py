@@ -23,10 +23,11 @@ def unsolved(p: Boxed, side: Array) -> Attempt:
     return Attempt(side, jnp.zeros_like(p.b), jnp.zeros((), bool), jnp.zeros((), jnp.int32))
 
 
-def attempt(p: Boxed, own: Roles, guess: Array, rounds: int) -> Attempt:
+def attempt(p: Boxed, own: Roles, guess: Array, rounds: int, *, compact: bool = False) -> Attempt:
     """Solve with the guessed sides and sort out violated rows, all at once, for a few rounds.
 
     A right guess takes one round. This is Newton's method on `residual`; it need not converge.
+    compact: with systems of live rows, faster to run and longer to compile.
     """
     delta, slack = Constants.of(p.b.dtype).delta, noise(p, own)
 
@@ -36,7 +37,8 @@ def attempt(p: Boxed, own: Roles, guess: Array, rounds: int) -> Attempt:
 
     def again(carry):
         found, side = carry
-        regular, f = on_rows(forces, live_rows(p, own, side), p, own, side)
+        few = on_rows(forces, live_rows(p, own, side), p, own, side) if compact else None
+        regular, f = few or forces(p, own, side)
         new = sorted_out(p, own, side, regular, delta, slack)
         return Attempt(side, f, (new == side).all(), found.rounds + 1), new
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from ukemi.penalty import RowKinds
 
@@ -145,8 +145,11 @@ def forces(p: Boxed, own: Roles, side: Array) -> tuple[Array, Array]:
 
 def refined(regular: Array, exact: Array, right: Array) -> tuple[Array, Array]:
     """Solutions of `regular`, and by refinement of its factors of `exact`, which may be singular and is near it."""
-    factors = jsl.lu_factor(regular)
-    first = out = jsl.lu_solve(factors, right)
-    for _ in range(REFINEMENTS):
-        out = out + jsl.lu_solve(factors, right - exact @ out)
-    return first, out
+    factors, _, order = lax.linalg.lu(regular)
+
+    def solve(x: Array) -> Array:
+        x = jsl.solve_triangular(factors, x[order], lower=True, unit_diagonal=True)
+        return jsl.solve_triangular(factors, x)
+
+    first = solve(right)
+    return first, lax.fori_loop(0, REFINEMENTS, lambda _, x: x + solve(right - exact @ x), first)

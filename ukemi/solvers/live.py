@@ -7,7 +7,7 @@ from jax import Array, lax
 
 from ukemi.solvers.boxed import LOW, Boxed, Roles
 
-SIZES = (12, 36, 108)  # numbers of rows for which systems are compiled, up to two thirds of all
+SIZES = (12, 36, 108)  # numbers of rows for which systems are compiled, from a sixth to two thirds of all
 
 
 def live_rows(p: Boxed, own: Roles, side: Array) -> Array:
@@ -23,7 +23,7 @@ def on_rows(function, live: Array, p: Boxed, own: Roles, *rows):
     in lockstep (`batching.one_by_one`) take all sizes; on CPU they run one by one.
     """
     n = len(live)
-    sizes = [size for size in SIZES if 3 * size <= 2 * n]
+    sizes = [size for size in SIZES if n <= 6 * size <= 4 * n]
 
     def full(live, *args):
         return _masked(live, function(*args))

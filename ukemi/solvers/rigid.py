@@ -13,7 +13,7 @@ ROUNDS = 6  # linear systems that a guess may take to come right; pivoting takes
 
 def solve(p: Boxed, own: Roles, guess: Array) -> Attempt:
     """Sides and impulses of a boxed problem, from guessed sides (n,)."""
-    first = attempt(p, own, guess, ROUNDS)
+    first = attempt(p, own, guess, ROUNDS, compact=True)
 
     def by_pivots(first: Attempt) -> Attempt:
         side, pivots = dantzig(p, own, ~first.solved)
