@@ -4,6 +4,8 @@ A capsule is a ball that slides along a segment; the wall of a cylinder is one t
 beside it; its rim is a ball of radius zero. So each pair finds two centres and measures there.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jax import Array
 
@@ -72,6 +74,45 @@ def sphere_cylinder(a: Shape, b: Shape, margin: Array) -> Hit:
     return _single(*(jnp.where(on_cap, c, d) for c, d in zip(cap, ball)))
 
 
+class Axes(NamedTuple):
+    """Two capsules' axes; places on them are measured from their centres."""
+
+    a: Array  # (3,) direction
+    b: Array
+    half_a: Array  # () half length
+    half_b: Array
+    u: Array  # () the other's centre along a, and along b
+    v: Array
+    cosine: Array
+    sine_squared: Array
+
+    @staticmethod
+    def of(a: Shape, b: Shape) -> "Axes":
+        """Those of two capsules."""
+        axis_a, axis_b, apart = a.mat[:, 2], b.mat[:, 2], b.pos - a.pos
+        u, v, cosine = dot(axis_a, apart), dot(axis_b, apart), dot(axis_a, axis_b)
+        # the sine from the cross product: 1 - cosine² would cancel
+        normal = cross(axis_a, axis_b)
+        return Axes(axis_a, axis_b, a.size[1], b.size[1], u, v, cosine, dot(normal, normal))
+
+    def foot_on_a(self, y: Array, width: float = 0.0) -> Array:
+        """The place on a nearest to that at y on b."""
+        return clamp(self.u + self.cosine * y, -self.half_a, self.half_a, width)
+
+    def foot_on_b(self, x: Array, width: float = 0.0) -> Array:
+        """The place on b nearest to that at x on a."""
+        return clamp(self.cosine * x - self.v, -self.half_b, self.half_b, width)
+
+    def ends_of_b(self) -> Array:
+        """Both ends of b (2,)."""
+        return self.half_b * jnp.array([1.0, -1.0], self.half_b.dtype)
+
+    def contacts(self, a: Shape, b: Shape, on_a: Array, on_b: Array) -> tuple[Array, Array, Array]:
+        """Distance, point and normal of the balls at the places (k,) of both."""
+        centres = a.pos + self.a * on_a[:, None], b.pos + self.b * on_b[:, None]
+        return _ball_contacts(a, b, *centres, a.size[0], b.size[0])
+
+
 # Sine of the angle between two capsules below which they count as parallel.
 PARALLEL = 1e-4
 
@@ -83,34 +124,23 @@ def capsule_capsule(a: Shape, b: Shape, margin: Array) -> Hit:
     is an end of b and its foot on a, or else an end of a and its foot on b. Where the interval
     is empty both slots hold the same contact between two ends, as in MuJoCo 4.0.
     """
-    axis_a, axis_b = a.mat[:, 2], b.mat[:, 2]
-    half_a, half_b = a.size[1], b.size[1]
-    apart = b.pos - a.pos
-    u, v, cosine = dot(axis_a, apart), dot(axis_b, apart), dot(axis_a, axis_b)
-    # the sine from the cross product: 1 - cosine² would cancel
-    normal = cross(axis_a, axis_b)
-    sine_squared = dot(normal, normal)
-    parallel = sine_squared < PARALLEL**2
-
-    def foot_on_a(y: Array) -> Array:
-        return clamp(u + cosine * y, -half_a, half_a)
-
-    def foot_on_b(x: Array) -> Array:
-        return clamp(cosine * x - v, -half_b, half_b)
+    axes = Axes.of(a, b)
+    u, v, cosine = axes.u, axes.v, axes.cosine
+    parallel = axes.sine_squared < PARALLEL**2
 
     # crossing axes: the unbounded minimum, clipped on a, then on b, then again on a
-    x = (u - cosine * v) / jnp.where(parallel, 1.0, sine_squared)
-    x = clamp(x, -half_a, half_a)
-    crossing_b = foot_on_b(x)
-    crossing_a = jnp.where(crossing_b == cosine * x - v, x, foot_on_a(crossing_b))
+    x = (u - cosine * v) / jnp.where(parallel, 1.0, axes.sine_squared)
+    x = clamp(x, -axes.half_a, axes.half_a)
+    crossing_b = axes.foot_on_b(x)
+    crossing_a = jnp.where(crossing_b == cosine * x - v, x, axes.foot_on_a(crossing_b))
 
-    end_b = half_b * jnp.array([1.0, -1.0], half_b.dtype)
-    interval_a = foot_on_a(end_b)
-    interval_b = jnp.where(interval_a == u + cosine * end_b, end_b, foot_on_b(interval_a))
+    end_b = axes.ends_of_b()
+    interval_a = axes.foot_on_a(end_b)
+    interval_b = jnp.where(interval_a == u + cosine * end_b, end_b, axes.foot_on_b(interval_a))
 
-    on_a = jnp.where(parallel, interval_a, crossing_a)[:, None]
-    on_b = jnp.where(parallel, interval_b, crossing_b)[:, None]
-    distance, point, normal = _ball_contacts(a, b, a.pos + axis_a * on_a, b.pos + axis_b * on_b, a.size[0], b.size[0])
+    on_a = jnp.where(parallel, interval_a, crossing_a)
+    on_b = jnp.where(parallel, interval_b, crossing_b)
+    distance, point, normal = axes.contacts(a, b, on_a, on_b)
     second = jnp.where(parallel, distance[1], EMPTY)
     return Hit(jnp.stack([distance[0], second]), point, contact_frame(normal))
 
@@ -121,29 +151,17 @@ def smooth_capsule_capsule(a: Shape, b: Shape, margin: Array, width: float) -> H
     The second one recedes from touching meanwhile. Parallel are axes that diverge by less than half the width over
     the capsules' length; they cross where they diverge by more than it.
     """
-    axis_a, axis_b = a.mat[:, 2], b.mat[:, 2]
-    half_a, half_b = a.size[1], b.size[1]
-    apart = b.pos - a.pos
-    u, v, cosine = dot(axis_a, apart), dot(axis_b, apart), dot(axis_a, axis_b)
-    normal = cross(axis_a, axis_b)
-    sine_squared = dot(normal, normal)
-    reach = 2 * half_a * half_b / (half_a + half_b)
-    crossing = smooth_step((sine_squared * (reach / width) ** 2 - 0.25) / 0.75)
-
-    def foot_on_a(y: Array) -> Array:
-        return clamp(u + cosine * y, -half_a, half_a, width)
-
-    def foot_on_b(x: Array) -> Array:
-        return clamp(cosine * x - v, -half_b, half_b, width)
-
-    x = clamp((u - cosine * v) / jnp.where(crossing > 0, sine_squared, 1.0), -half_a, half_a, width)
-    crossing_b = foot_on_b(x)
-    crossing_a = foot_on_a(crossing_b)
-    interval_a = foot_on_a(half_b * jnp.array([1.0, -1.0], half_b.dtype))
-    interval_b = foot_on_b(interval_a)
-    on_a = (interval_a + crossing * (crossing_a - interval_a))[:, None]
-    on_b = (interval_b + crossing * (crossing_b - interval_b))[:, None]
-    distance, point, normal = _ball_contacts(a, b, a.pos + axis_a * on_a, b.pos + axis_b * on_b, a.size[0], b.size[0])
+    axes = Axes.of(a, b)
+    reach = 2 * axes.half_a * axes.half_b / (axes.half_a + axes.half_b)
+    crossing = smooth_step((axes.sine_squared * (reach / width) ** 2 - 0.25) / 0.75)
+    x = (axes.u - axes.cosine * axes.v) / jnp.where(crossing > 0, axes.sine_squared, 1.0)
+    crossing_b = axes.foot_on_b(clamp(x, -axes.half_a, axes.half_a, width), width)
+    crossing_a = axes.foot_on_a(crossing_b, width)
+    interval_a = axes.foot_on_a(axes.ends_of_b(), width)
+    interval_b = axes.foot_on_b(interval_a, width)
+    on_a = interval_a + crossing * (crossing_a - interval_a)
+    on_b = interval_b + crossing * (crossing_b - interval_b)
+    distance, point, normal = axes.contacts(a, b, on_a, on_b)
     two = crossing < 0.99
     receding = distance[1] + width * crossing / jnp.where(two, 1 - crossing, 1.0)
     second = jnp.where(two, receding, EMPTY)
