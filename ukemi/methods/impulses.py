@@ -57,9 +57,8 @@ def scene(stepping: i_.Stepping, here: b_.Here, duration: Array, known: Array, s
     model = here.model
     dyn = smooth(model, here.kin, here.v)
     M, free = dyn.M, here.v
-    if stepping.phase == "step":
-        if takes_slope("Euler", model):
-            M = M + duration * jnp.diag(model.joints.damping)
+    if stepping.phase == "step" and takes_slope("Euler", model):
+        M = M + duration * jnp.diag(model.joints.damping)
     inverse = eliminate(M, jnp.eye(model.nv, dtype=M.dtype))
     if stepping.phase == "step":
         free = here.v + duration * (inverse @ (b_.applied(here) - dyn.bias))

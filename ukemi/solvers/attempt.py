@@ -37,8 +37,10 @@ def attempt(p: Boxed, own: Roles, guess: Array, rounds: int, *, compact: bool = 
 
     def again(carry):
         found, side = carry
-        few = on_rows(forces, live_rows(p, own, side), p, own, side) if compact else None
-        regular, f = few or forces(p, own, side)
+        if compact:
+            regular, f = on_rows(forces, live_rows(p, own, side), p, own, side)
+        else:
+            regular, f = forces(p, own, side)
         new = sorted_out(p, own, side, regular, delta, slack)
         return Attempt(side, f, (new == side).all(), found.rounds + 1), new
 
