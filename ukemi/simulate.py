@@ -1,5 +1,6 @@
 """Step, roll out, look inside: the functions that users call."""
 
+from collections.abc import Callable
 from functools import partial
 
 import equinox as eqx
@@ -46,7 +47,9 @@ def rollout(model: Model, state: State, ctrls, method: Method | None = None, *, 
     if len(lengths) != 1 or None in lengths:
         raise InputError("rollout needs controls with one leading time axis, (T, nu); its inputs disagree on T.")
     as_input(model, jax.tree.map(lambda x: x[0], inputs) if leaves[0].shape[0] else Input())
-    return _rollout(model, state, inputs, method or Soft(), checkpoint)
+    method = method or Soft()
+    method.check_times(model, leaves[0].shape[0])
+    return _rollout(model, state, inputs, method, checkpoint)
 
 
 @eqx.filter_jit
@@ -64,6 +67,11 @@ def _rollout(model: Model, state: State, inputs: Input, method: Method, checkpoi
     def steps(state, inputs):
         return jax.lax.scan(partial(body, model), state, inputs)
 
+    states = _ends(steps, state, inputs, checkpoint)
+    return method.saved(model, state, states, inputs)
+
+
+def _ends(steps: Callable, state: State, inputs: Input, checkpoint: int | None) -> State:
     length = jax.tree.leaves(inputs)[0].shape[0]
     if checkpoint is None or checkpoint >= length:
         return steps(state, inputs)[1]

@@ -180,6 +180,36 @@ def test_controls_and_activations_have_gradients():
     np.testing.assert_allclose((slope * along).sum(), differences, rtol=1e-5)
 
 
+def test_saved_times_lie_on_the_motion():
+    """States within time steps: those of a model with a shorter time step, with their gradients; ends are the ends."""
+    times, ctrls = [0.13, 0.0, 0.15, 0.02], jnp.array([[0.4, 0.05], [0.1, -0.2], [0.3, 0.1]])
+    tight = {"rtol": 1e-10, "atol": 1e-12}
+
+    def saved(speed, times=times, **changed):
+        start = uk.initial_state(DRIVEN, v=speed, act=jnp.array([0.1, 0.0]))
+        return uk.rollout(DRIVEN, start, ctrls, uk.Adaptive(**(tight | {"saveat": times} | changed)))
+
+    speed = jnp.array([0.3])
+    states = saved(speed)
+    np.testing.assert_allclose(states.time, times, atol=1e-15)
+    fine = uk.rollout(with_timestep(DRIVEN, 0.01), uk.initial_state(DRIVEN, v=speed, act=jnp.array([0.1, 0.0])),
+                      jnp.repeat(ctrls, 5, axis=0), uk.Adaptive(**tight))  # fmt: skip
+    for name in ("q", "v", "act"):
+        mine, theirs = getattr(states, name), getattr(fine, name)
+        np.testing.assert_allclose(mine[jnp.array([0, 2, 3])], theirs[jnp.array([12, 14, 1])], atol=1e-9)
+    assert float(states.q[1, 0]) == 0.0 and states.v[1] == speed
+    for adjoint in ("checkpointed", "backsolve"):
+        slope = quick(jax.jacrev(lambda v, a=adjoint: saved(v, adjoint=a).q[:, 0]))(speed)[:, 0]
+        differences = (saved(speed + 1e-4).q[:, 0] - saved(speed - 1e-4).q[:, 0]) / 2e-4
+        np.testing.assert_allclose(slope, differences, rtol=1e-6, atol=1e-9)
+    with pytest.raises(uk.InputError, match="between 0 and the rollout's end at 0.15 s"):
+        saved(speed, [0.1, 0.16])
+    lost = jax.jit(lambda times: saved(speed, times))(jnp.array([0.1, 0.16])).status
+    assert lost[0] == 0 and int(lost[1]) & uk.Status.NOT_FINITE
+    with pytest.raises(uk.GradientError, match="saveat"):
+        jax.grad(lambda times: saved(speed, times).q[0, 0])(jnp.array([0.1]))
+
+
 def test_states_are_bitwise_those_without_gradient():
     method, ctrls = uk.Adaptive(), jnp.zeros((15, 0))
 
@@ -233,7 +263,7 @@ def test_exhausted_steps_are_reported():
     "options, match",
     [({"solver": diffrax.Kvaerno5()}, "explicit"), ({"adjoint": "direct"}, "backsolve"), ({"rtol": 0.0}, "positive"),
      ({"max_steps": -1}, "positive"), ({"gradient": 3}, "uk.Exact"),
-     ({"rtol": 1e-3, "controller": FIXED}, "controller")],
+     ({"rtol": 1e-3, "controller": FIXED}, "controller"), ({"saveat": 0.1}, "times"), ({"saveat": []}, "times")],
 )  # fmt: skip
 def test_bad_options_are_refused(options, match):
     with pytest.raises(uk.InputError, match=match):

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.core import Tracer
 from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 from jax.flatten_util import ravel_pytree
 
@@ -24,7 +25,7 @@ from ukemi.batching import one_by_one
 from ukemi.collide.detect import Contacts
 from ukemi.errors import InputError
 from ukemi.forces import activation_motion, clamp_activation, hold_activation
-from ukemi.gradient import filled, isolated, pushforward, root
+from ukemi.gradient import filled, isolated, pushforward, root, without_derivative
 from ukemi.kinematics import coordinate_rate
 from ukemi.maps import pick
 from ukemi.methods.base import Method, columns, rows
@@ -35,6 +36,8 @@ from ukemi.rules import Exact, FromDistance, Rule, require
 from ukemi.status import Status, bit
 
 ADJOINTS = ("checkpointed", "backsolve")
+ROUNDING = 1e-6  # share of a time step by which a time may miss its end
+_CONSTANT = "times in uk.Adaptive(saveat=...) are constants; they have no derivative."
 MANY = 64  # parameters beyond which a reverse pass through the steps is cheaper than their columns
 
 
@@ -54,8 +57,13 @@ class Problem(NamedTuple):
     model: Model
     inputs: Input
     start: Array  # (nq + nv + na,)
+    length: Array  # () [s]
     warm: Array  # (nv,)
     control: diffrax.AbstractStepSizeController  # its arrays, which may be traced: one program for many tolerances
+
+
+def _times(given) -> Array | None:
+    return None if given is None else jnp.asarray(given, float)
 
 
 class Adaptive(Method):
@@ -67,6 +75,8 @@ class Adaptive(Method):
     adjoint: "checkpointed", the derivative of the accepted steps, or "backsolve", the continuous adjoint under error
     control of its own, in reverse mode only;
     max_steps: bound on the steps tried per model time step, beyond which `Status.STEPS_EXHAUSTED` is set;
+    saveat: times (n,) [s] since its start at which `uk.rollout` returns states, in any order, in place of the ends of
+    the time steps; `uk.step` does not heed it;
     gradient: `Exact()` or `FromDistance(...)`;
     soft: the contact law, whose integrator is not used.
     """
@@ -77,6 +87,7 @@ class Adaptive(Method):
     controller: diffrax.AbstractStepSizeController | None = None
     adjoint: str = eqx.field(static=True, default="checkpointed")
     max_steps: int = eqx.field(static=True, default=256)
+    saveat: Array | None = eqx.field(converter=_times, default=None)
     gradient: Rule = Exact()
     soft: Soft = Soft()
 
@@ -95,6 +106,8 @@ class Adaptive(Method):
                 raise InputError(f"Adaptive({name}={given!r}): must be positive.")
         if self.controller is not None and (self.rtol is not None or self.atol is not None):
             raise InputError("Adaptive: a controller has tolerances of its own; give either it or rtol and atol.")
+        if self.saveat is not None and (self.saveat.ndim != 1 or not self.saveat.size):
+            raise InputError(f"Adaptive(saveat=...): one or more times (n,), not of shape {self.saveat.shape}.")
 
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
@@ -108,13 +121,37 @@ class Adaptive(Method):
 
     def path(self, model: Model, state: State, inputs: Input) -> tuple[Path, Effort]:
         """The steps that one model time step is made of; to look inside, not to differentiate."""
-        path, (_, effort) = self._search(self._problem(model, state, inputs))
+        path, (_, effort) = self._search(self._problem(model, state, inputs, model.options.timestep))
         return path, effort
 
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
+        return self._advance(model, state, inputs, model.options.timestep)
+
+    def check_times(self, model: Model, steps: int) -> None:
+        """Refuse times that a rollout of so many steps does not reach, where they are known."""
+        end = steps * model.options.timestep
+        if self.saveat is None or isinstance(self.saveat, Tracer) or isinstance(end, Tracer):
+            return
+        if not _within(np.asarray(self.saveat), np.asarray(end)).all():
+            raise InputError(f"Adaptive(saveat=...): times lie between 0 and the rollout's end at {float(end):g} s.")
+
+    def saved(self, model: Model, state: State, states: State, inputs: Input) -> State:
+        """The states at the times `saveat`, each by a shorter step from the last end of a time step before it."""
+        if self.saveat is None:
+            return states
+        steps, h = len(states.time), model.options.timestep
+        times = without_derivative(lambda times: times, _CONSTANT)(self.saveat.astype(h.dtype))
+        k = jnp.clip(jnp.ceil(times / h - ROUNDING) - 1, 0, steps - 1).astype(jnp.int32)
+        before = jax.tree.map(lambda first, later: jnp.concatenate([first[None], later])[k], state, states)
+        during = jax.tree.map(lambda x: x[k], inputs)
+        lost = ~_within(times, steps * h)  # reported as not finite
+        before = dataclasses.replace(before, v=jnp.where(lost[:, None], jnp.nan, before.v))
+        return jax.vmap(partial(self._advance, model))(before, during, times - k * h)
+
+    def _advance(self, model: Model, state: State, inputs: Input, length: Array) -> State:
         solve = root(self._search, self._derivative) if self.adjoint == "checkpointed" else self._backsolved()
-        path, (memory, effort) = solve(self._problem(model, state, inputs))
+        path, (memory, effort) = solve(self._problem(model, state, inputs, length))
         q, v, act = _split(model, isolated(_settled)(model, path.end))
         finite = jnp.isfinite(path.end).all()
         status = (
@@ -127,7 +164,7 @@ class Adaptive(Method):
         )
         warm = lax.stop_gradient(memory.warm)
         cache = dataclasses.replace(state.cache, acceleration=warm, iterations=memory.iterations)
-        return State(q, v, act, state.time + model.options.timestep, status, cache)
+        return State(q, v, act, state.time + length, status, cache)
 
     def _law(self) -> Soft:
         return self.soft if isinstance(self.gradient, Exact) else dataclasses.replace(self.soft, gradient=self.gradient)
@@ -136,18 +173,17 @@ class Adaptive(Method):
         # the coefficients that Diffrax recommends for mildly stiff problems, as DiffMJX's authors use (Fig. 17)
         return self.controller or diffrax.PIDController(self.rtol or 1e-6, self.atol or 1e-8, pcoeff=0.2, icoeff=0.4)
 
-    def _problem(self, model: Model, state: State, inputs: Input) -> Problem:
+    def _problem(self, model: Model, state: State, inputs: Input, length: Array) -> Problem:
         control = lax.stop_gradient(eqx.filter(self._controller(), eqx.is_array))
         start, warm = _join(state.q, state.v, state.act), lax.stop_gradient(state.cache.acceleration)
-        return Problem(model, inputs, start, warm, control)
+        return Problem(model, inputs, start, length, warm, control)
 
     def _search(self, problem: Problem) -> tuple[Path, tuple[Memory, Effort]]:
         def find(problem: Problem):
-            length = problem.model.options.timestep
             controller = eqx.combine(problem.control, self._controller())
             field = partial(self._field, problem, False)
             path, memory, effort = search(
-                field, problem.start, _memory(problem.warm), length, self.solver, controller, self.max_steps
+                field, problem.start, _memory(problem.warm), problem.length, self.solver, controller, self.max_steps
             )
             return path, (memory, effort)
 
@@ -174,7 +210,7 @@ class Adaptive(Method):
 
     def _derivative(self, path: Path, problem: Problem, along: Problem) -> Path | None:
         """Derivative of the accepted steps, whose shares of the time step are constant."""
-        tangents = jax.tree.leaves((along.model, along.inputs), is_leaf=_symbolic)
+        tangents = jax.tree.leaves(_parameters(along), is_leaf=_symbolic)
         which = tuple(k for k, t in enumerate(tangents) if not _symbolic(t))
         if not which and _symbolic(along.start):
             return None
@@ -187,7 +223,7 @@ class Adaptive(Method):
         return Path(change, jnp.zeros_like(path.shares))
 
     def _replay(self, path: Path, problem: Problem) -> Array:
-        steps = path.shares * problem.model.options.timestep
+        steps = path.shares * problem.length
         field = partial(self._field, problem, False)
         return retrace_reversibly(field, problem.start, _memory(problem.warm), steps, self.solver)
 
@@ -200,7 +236,7 @@ class Adaptive(Method):
             def rates(x, theta):
                 there = given(theta)
                 rate, after = self._field(there, dense, x, memory)
-                return there.model.options.timestep * rate, after
+                return there.length * rate, after
 
             rate, push, memory = jax.linearize(rates, Y[:, 0], theta, has_aux=True)
             change = jax.vmap(push, in_axes=(1, 1), out_axes=1)(Y[:, 1:], jnp.eye(p, n + p, n, dtype=Y.dtype))
@@ -220,7 +256,7 @@ class Adaptive(Method):
             return self._search(problem)
 
         def forward(problem):
-            leaves = jax.tree.leaves((problem.model, problem.inputs), is_leaf=_marked)
+            leaves = jax.tree.leaves(_parameters(problem), is_leaf=_marked)
             live = [jnp.zeros(()) if leaf.perturbed else None for leaf in leaves]
             problem = jax.tree.map(lambda leaf: leaf.value, problem, is_leaf=_marked)
             found = solve(problem)
@@ -239,7 +275,7 @@ class Adaptive(Method):
 
     def _adjoint(self, problem: Problem, which: tuple[int, ...], end: Array, final: Array) -> Problem:
         """Cotangents of the problem for the cotangent `final` (n,) of where it ends."""
-        (theta, given), n, length = _opened(problem, which), len(end), problem.model.options.timestep
+        (theta, given), n, length = _opened(problem, which), len(end), problem.length
 
         def field(Y: Array, memory: Memory):
             def rates(x, theta):
@@ -255,12 +291,16 @@ class Adaptive(Method):
         _, filled_in = _opened(jax.tree.map(jnp.zeros_like, problem), which)
         out = filled_in(Y[2 * n :])._replace(start=Y[n : 2 * n])
         later = final @ self._field(problem, False, end, _memory(problem.warm))[0]  # a longer step goes on from the end
-        return eqx.tree_at(lambda p: p.model.options.timestep, out, out.model.options.timestep + later)
+        return out._replace(length=out.length + later)
+
+
+def _within(times, end):
+    return (times >= 0) & (times <= end * (1 + ROUNDING))
 
 
 def _opened(problem: Problem, which: tuple[int, ...]) -> tuple[Array, Callable[[Array], Problem]]:
-    """The parameters that are `which` leaves of (model, inputs), as one vector θ, and the problem as its function."""
-    leaves, structure = jax.tree.flatten((problem.model, problem.inputs))
+    """The parameters that are `which` leaves of them all, as one vector θ, and the problem as its function."""
+    leaves, structure = jax.tree.flatten(_parameters(problem))
     start = jnp.zeros(0, problem.start.dtype)
     theta, unravel = ravel_pytree([leaves[k] for k in which]) if which else (start, lambda _: [])
 
@@ -268,14 +308,18 @@ def _opened(problem: Problem, which: tuple[int, ...]) -> tuple[Array, Callable[[
         full = list(leaves)
         for k, value in zip(which, unravel(theta), strict=True):
             full[k] = value
-        model, inputs = jax.tree.unflatten(structure, full)
-        return problem._replace(model=model, inputs=inputs)
+        model, inputs, length = jax.tree.unflatten(structure, full)
+        return problem._replace(model=model, inputs=inputs, length=length)
 
     return theta, given
 
 
+def _parameters(problem: Problem):
+    return problem.model, problem.inputs, problem.length
+
+
 def _only_ctrl(along: Problem) -> bool:
-    others = along.model, dataclasses.replace(along.inputs, ctrl=None)
+    others = along.model, dataclasses.replace(along.inputs, ctrl=None), along.length
     return all(map(_symbolic, jax.tree.leaves(others, is_leaf=_symbolic)))
 
 

@@ -23,6 +23,13 @@ class Method(eqx.Module):
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
 
+    def check_times(self, model: Model, steps: int) -> None:
+        """Refuse what a rollout of so many steps cannot return."""
+
+    def saved(self, model: Model, state: State, states: State, inputs: Input) -> State:
+        """What a rollout from `state` through `states` under inputs (T, ...) returns: each end of a time step."""
+        return states
+
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls.
 
