@@ -18,11 +18,21 @@ from jax.custom_derivatives import SymbolicZero
 from ukemi.errors import GradientError
 
 
+def is_zero(tangent) -> bool:
+    """Whether JAX knows a leaf of the tangents to be zero."""
+    return isinstance(tangent, SymbolicZero)
+
+
+def unmoved(tangents) -> bool:
+    """Whether all leaves of the tangents are SymbolicZero."""
+    return all(map(is_zero, jax.tree.leaves(tangents, is_leaf=is_zero)))
+
+
 def pushforward(function: Callable, primals, tangents) -> Any:
     """Derivative of `function(primals)` along `tangents`, whose leaves may be SymbolicZero; None if all are."""
     leaves, structure = jax.tree.flatten(primals)
-    along = jax.tree.leaves(tangents, is_leaf=lambda t: isinstance(t, SymbolicZero))
-    live = [k for k, t in enumerate(along) if not isinstance(t, SymbolicZero) and _differentiable(leaves[k])]
+    along = jax.tree.leaves(tangents, is_leaf=is_zero)
+    live = [k for k, t in enumerate(along) if not is_zero(t) and _differentiable(leaves[k])]
     if not live:
         return None
 
@@ -56,7 +66,7 @@ def add_tangents(*tangents) -> Any:
 
 def filled(tangent, like):
     """The tangent as an array, zero where it is a SymbolicZero."""
-    return jnp.zeros_like(like) if isinstance(tangent, SymbolicZero) else tangent
+    return jnp.zeros_like(like) if is_zero(tangent) else tangent
 
 
 # What a rollout keeps of each step for the backward pass: what only a search can find again. All else is recomputed.

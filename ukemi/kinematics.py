@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.custom_derivatives import SymbolicZero
 
 from ukemi import spatial
-from ukemi.gradient import add_tangents, isolated, pushforward
+from ukemi.gradient import add_tangents, is_zero, isolated, pushforward
 from ukemi.maps import mix, pick, pick_rows
 from ukemi.model import Input, Model, State
 from ukemi.tree import BALL, FREE, HINGE, SLIDE, Tree
@@ -77,7 +76,7 @@ def _differentiate_kinematics(primals, tangents):
     kin = _kinematics(fixed, q)
     apart, there = jax.lax.optimization_barrier((fixed, q))  # see `gradient.isolated`
     tangent = pushforward(lambda fixed: _evaluate(fixed, there), apart, along_fixed)
-    if not isinstance(dq, SymbolicZero):
+    if not is_zero(dq):
         tangent = add_tangents(tangent, carry(fixed[0], kin, tangent_vector(fixed[0].tree, q, dq)))
     return kin, tangent
 

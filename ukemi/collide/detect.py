@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.custom_derivatives import SymbolicZero
 
 from ukemi import spatial
 from ukemi.batching import one_by_one
 from ukemi.collide import response
 from ukemi.collide.primitives import PAIRS, chunk_of, pair_function
 from ukemi.collide.shapes import EMPTY, Shape
-from ukemi.gradient import keep, zero_tangent
+from ukemi.gradient import keep, unmoved, zero_tangent
 from ukemi.kinematics import Kinematics, geom_frames
 from ukemi.model import Model, PairLayout
 
@@ -92,7 +91,7 @@ def _differentiate_detect(primals, tangents):
     (model, shapes, ahead), (_, along, _) = primals, tangents
     contacts = keep(_detect(model, shapes, ahead))
     tangent = zero_tangent(contacts)
-    if any(not isinstance(t, SymbolicZero) for t in along):
+    if not unmoved(along):
         margin, gap = _reach(model, ahead)
         moved = response.follow(model.pairs.layout, margin + gap, shapes, along, contacts)
         tangent = tangent._replace(distance=moved.distance, point=moved.point, frame=moved.frame)

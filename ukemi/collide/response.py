@@ -11,20 +11,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.custom_derivatives import SymbolicZero
 
 from ukemi import spatial
 from ukemi.batching import one_by_one
 from ukemi.collide.primitives import PAIRS, chunk_of, pair_function
 from ukemi.collide.shapes import Hit, Shape
-from ukemi.gradient import filled
+from ukemi.gradient import filled, is_zero
 from ukemi.maps import mix
 from ukemi.model import PairLayout
 
 
 def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, contacts) -> Hit:
     """Derivative of the contacts as the shapes move along tangents, whose leaves may be SymbolicZero."""
-    sized = not isinstance(along.size, SymbolicZero)
+    sized = not is_zero(along.size)
     turn = filled(along.mat, shapes.mat)
     spin = spatial.materialize(_axial(spatial.compose(turn, shapes.mat.mT)))
     tangent = jnp.concatenate([filled(along.pos, shapes.pos), spin], -1)

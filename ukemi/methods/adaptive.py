@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.core import Tracer
-from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
+from jax.custom_derivatives import CustomVJPPrimal
 from jax.flatten_util import ravel_pytree
 
 from ukemi import spatial
@@ -25,7 +25,7 @@ from ukemi.batching import one_by_one
 from ukemi.collide.detect import Contacts
 from ukemi.errors import InputError
 from ukemi.forces import activation_motion, clamp_activation, hold_activation
-from ukemi.gradient import filled, isolated, pushforward, root, without_derivative
+from ukemi.gradient import filled, is_zero, isolated, pushforward, root, unmoved, without_derivative
 from ukemi.kinematics import coordinate_rate
 from ukemi.maps import pick
 from ukemi.methods.base import Method, columns, rows
@@ -210,9 +210,9 @@ class Adaptive(Method):
 
     def _derivative(self, path: Path, problem: Problem, along: Problem) -> Path | None:
         """Derivative of the accepted steps, whose shares of the time step are constant."""
-        tangents = jax.tree.leaves(_parameters(along), is_leaf=_symbolic)
-        which = tuple(k for k, t in enumerate(tangents) if not _symbolic(t))
-        if not which and _symbolic(along.start):
+        tangents = jax.tree.leaves(_parameters(along), is_leaf=is_zero)
+        which = tuple(k for k, t in enumerate(tangents) if not is_zero(t))
+        if not which and is_zero(along.start):
             return None
         if len(_opened(problem, which)[0]) > MANY:
             change = pushforward(partial(self._replay, path), problem, along)
@@ -265,7 +265,7 @@ class Adaptive(Method):
         def backward(residual, cotangents):
             problem, live, end = residual
             final = cotangents[0].end
-            if _symbolic(final):
+            if is_zero(final):
                 return (jax.tree.map(jnp.zeros_like, problem),)
             which = tuple(k for k, mark in enumerate(live) if mark is not None)
             return (self._adjoint(problem, which, end, final),)
@@ -319,8 +319,7 @@ def _parameters(problem: Problem):
 
 
 def _only_ctrl(along: Problem) -> bool:
-    others = along.model, dataclasses.replace(along.inputs, ctrl=None), along.length
-    return all(map(_symbolic, jax.tree.leaves(others, is_leaf=_symbolic)))
+    return unmoved((along.model, dataclasses.replace(along.inputs, ctrl=None), along.length))
 
 
 def _marked(leaf) -> bool:
@@ -336,10 +335,6 @@ def _settled(model: Model, x: Array) -> Array:
         order = np.argsort(np.concatenate([tree.linear_qpos, tree.quat_qpos.ravel()]))
         q = pick(jnp.concatenate([pick(q, tree.linear_qpos), unit.ravel()]), order)
     return _join(q, v, clamp_activation(model, act))
-
-
-def _symbolic(tangent) -> bool:
-    return isinstance(tangent, SymbolicZero)
 
 
 def _memory(warm: Array) -> Memory:

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jax import Array, lax
-from jax.custom_derivatives import SymbolicZero
 
 from ukemi import forces as f_
 from ukemi import slopes as s_
@@ -24,7 +23,7 @@ from ukemi.collide.shapes import Shape
 from ukemi.constraint import Frame, Rows, constraint_force, constraint_rows, frame_of, scalar_force
 from ukemi.dynamics import Smooth, inertial_force, inertial_slope, motion_force, motion_slopes, smooth
 from ukemi.errors import GradientError
-from ukemi.gradient import filled, pushforward
+from ukemi.gradient import filled, pushforward, unmoved
 from ukemi.kinematics import (
     Kinematics,
     carry,
@@ -162,8 +161,7 @@ def _solve(H: Array, rhs: Array) -> Array:
 def dense_rule(kinds: RowKinds, implicit: str | None, z, here: Here, along: Here):
     """(da, de) along tangents of state and controls: products with the Jacobians of a and e."""
     others = along.model, dataclasses.replace(along.inputs, ctrl=None)
-    others = jax.tree.leaves(others, is_leaf=_symbolic)
-    if not all(map(_symbolic, others)):
+    if not unmoved(others):
         raise GradientError("dense derivatives are in state and controls only; use uk.step for other parameters.")
     parts = [along.q, along.v, along.act, along.inputs.ctrl]
     values = [here.q, here.v, here.act, here.inputs.ctrl]
@@ -172,10 +170,6 @@ def dense_rule(kinds: RowKinds, implicit: str | None, z, here: Here, along: Here
     A, E = jacobians(kinds, implicit, z, here)
     tangent = jnp.concatenate(parts)
     return A @ tangent, E @ tangent
-
-
-def _symbolic(tangent) -> bool:
-    return isinstance(tangent, SymbolicZero)
 
 
 def jacobians(kinds: RowKinds, implicit: str | None, z, here: Here) -> tuple[Array, Array]:
