@@ -4,6 +4,8 @@ import jax
 from jax import lax
 from jax.custom_batching import custom_vmap
 
+from ukemi.region import compact
+
 
 def one_by_one(function, in_lockstep=None):
     """`function` of pytrees whose batches run world after world on CPU, and in lockstep elsewhere.
@@ -14,16 +16,18 @@ def one_by_one(function, in_lockstep=None):
     nothing from lockstep where small factorisations dominate, so there each world stops when it has converged.
     """
 
+    alone = compact(function)
+
     @custom_vmap
     def call(*args):
-        return function(*args)
+        return alone(*args)
 
     @call.def_vmap
     def batched(size, in_batched, *args):
         flat, tree = jax.tree.flatten(args)
         mapped = [k for k, is_batched in enumerate(jax.tree.leaves(in_batched)) if is_batched]
         if not mapped:  # as in second derivatives, of which only the tangents come in batches
-            out = function(*args)
+            out = alone(*args)
             return out, jax.tree.map(lambda _: False, out)
 
         def in_turn(*flat):

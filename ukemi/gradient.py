@@ -16,6 +16,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.custom_derivatives import SymbolicZero
 
 from ukemi.errors import GradientError
+from ukemi.region import compact
 
 
 def is_zero(tangent) -> bool:
@@ -120,7 +121,7 @@ def root(find: Callable, derivative: Callable) -> Callable:
 
     @jax.custom_jvp
     def solve(args) -> tuple[Any, Any]:
-        return find(args)
+        return compact(find)(args)
 
     def rule(primals, tangents):
         (args,), (along,) = primals, tangents

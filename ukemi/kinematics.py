@@ -16,6 +16,7 @@ from ukemi import spatial
 from ukemi.gradient import add_tangents, is_zero, isolated, pushforward
 from ukemi.maps import mix, pick, pick_rows
 from ukemi.model import Input, Model, State
+from ukemi.region import compact
 from ukemi.tree import BALL, FREE, HINGE, SLIDE, Tree
 
 
@@ -67,7 +68,7 @@ def _evaluate(fixed: tuple[Model, Array | None, Array | None], q: Array) -> Kine
 
 @jax.custom_jvp
 def _kinematics(fixed, q):
-    return _evaluate(fixed, q)
+    return compact(_evaluate)(fixed, q)
 
 
 def _differentiate_kinematics(primals, tangents):

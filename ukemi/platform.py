@@ -37,3 +37,9 @@ def set_xla_flags() -> None:
 def _backend_is_up() -> bool:
     bridge = sys.modules.get("jax._src.xla_bridge")
     return bool(bridge and getattr(bridge, "_backends", None))
+
+
+def flags_are_set() -> bool:
+    """Whether XLA has our FLAGS."""
+    current = os.environ.get("XLA_FLAGS", "").split()
+    return all(f"{name}={value}" in current for name, value in FLAGS.items())

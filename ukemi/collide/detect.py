@@ -16,6 +16,7 @@ from ukemi.collide.shapes import EMPTY, Shape
 from ukemi.gradient import keep, unmoved, zero_tangent
 from ukemi.kinematics import Kinematics, geom_frames
 from ukemi.model import Model, PairLayout
+from ukemi.region import compact
 
 FEW_GROUPS = 4
 
@@ -61,6 +62,10 @@ def detect(model: Model, kin: Kinematics, ahead: Array | None = None) -> Contact
 
 @jax.custom_jvp
 def _detect(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
+    return compact(_find)(model, shapes, ahead)
+
+
+def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
     layout = model.pairs.layout
     margin, gap = _reach(model, ahead)
     posed = Posed(shapes, margin + gap, _apart(model, shapes.pos, shapes.mat) - margin - gap)

@@ -36,6 +36,7 @@ from ukemi.kinematics import (
 from ukemi.methods import integrators as i_
 from ukemi.model import Input, Model, State
 from ukemi.penalty import RowKinds
+from ukemi.region import compact
 from ukemi.solvers import hessian_active, with_slots
 from ukemi.solvers.linear import eliminate
 from ukemi.turning import Follow, still_groups
@@ -167,7 +168,7 @@ def dense_rule(kinds: RowKinds, implicit: str | None, z, here: Here, along: Here
     values = [here.q, here.v, here.act, here.inputs.ctrl]
     parts = [filled(t, like) for t, like in zip(parts, values, strict=True)]
     parts[0] = tangent_vector(here.model.tree, here.q, parts[0])
-    A, E = jacobians(kinds, implicit, z, here)
+    A, E = compact(partial(jacobians, kinds, implicit))(z, here)
     tangent = jnp.concatenate(parts)
     return A @ tangent, E @ tangent
 

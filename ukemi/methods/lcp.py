@@ -1,6 +1,7 @@
 """Rigid contact by complementarity: impulses that stop what would penetrate, stick and slip exactly (Nimble; Jade)."""
 
 from dataclasses import replace
+from functools import partial
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from ukemi.methods.base import Method, columns
 from ukemi.methods.integrators import advance_slopes, moved_activation, wraps
 from ukemi.model import Input, Model, State
 from ukemi.penalty import row_kinds
+from ukemi.region import compact
 from ukemi.status import Status, bit
 
 FORCES = (
@@ -70,7 +72,7 @@ class LCP(Method):
         z, args = lax.optimization_barrier((z, args))  # see `gradient.isolated`
         bounces, nv = isinstance(self.gradient, rules.Bounce), model.nv
         ahead = self._ahead(model, args[0].kin, args[0].v)
-        dv, shift = r_.jacobians(row_kinds(model), self._stepping, bounces, z, args, ahead)
+        dv, shift = compact(partial(r_.jacobians, row_kinds(model), self._stepping, bounces))(z, args, ahead)
         change = np.eye(nv, dv.shape[1], nv, dtype=dv.dtype) if self.explicit else dv
         slopes = advance_slopes(model, state, inputs, self._rate(state.v, z, h), jnp.asarray(change) + shift / h, dv)
         return self._after(state, inputs, here, z, facts), slopes

@@ -21,6 +21,7 @@ from ukemi.methods import integrators as i_
 from ukemi.methods.base import Method, columns
 from ukemi.model import Input, Model, State
 from ukemi.penalty import RowKinds, row_kinds
+from ukemi.region import compact
 from ukemi.rules import Exact, FromDistance, Rule, require
 from ukemi.solvers import SOLVERS, solve_active
 from ukemi.solvers.problem import Solution
@@ -100,7 +101,7 @@ class Soft(Method):
         if isinstance(self.gradient, FromDistance):
             (z, _), here, kinds = self._from_distance(self.gradient, here, z[0], implicit, b_.vector_rule)
         z, here = lax.optimization_barrier((z, here))  # see `gradient.isolated`
-        _, E = b_.jacobians(kinds, implicit, z, here)
+        _, E = compact(partial(b_.jacobians, kinds, implicit))(z, here)
         after = self._after(model, state, motion, i_.advance(model, state, motion, inputs))
         velocity = model.options.timestep * E + np.eye(model.nv, E.shape[1], model.nv, dtype=E.dtype)
         return after, i_.advance_slopes(model, state, inputs, after.v, velocity, velocity)

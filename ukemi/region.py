@@ -1,0 +1,216 @@
+"""Stages of a step that XLA's CPU backend compiles to one function each.
+
+That backend runs a program as a list of hundreds of kernels, and at our sizes spends as much time between them as in
+them. A call that is marked `xla_cpu_small_call` becomes one function instead, loops and branches included: XLA makes
+such calls of small loops itself. Here operations without loops are gathered into calls, between those that cannot be
+part of one. Nothing in a call runs on several threads, so large arrays and batches stay outside.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, typeof
+from jax.core import Tracer
+from jax.experimental.xla_metadata import set_xla_metadata
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir
+
+from ukemi.platform import flags_are_set
+
+# What XLA's emitter of such calls refuses: its own list, and what calls libraries.
+FOREIGN = (
+    "sort", "scatter", "top_k", "cholesky", "triangular_solve", "lu", "householder", "fft", "callback", "ffi_call",
+)  # fmt: skip
+LARGE = 1 << 20  # bytes of an array that had better be worked on by several threads
+PRODUCTS = 1 << 20  # multiplications of a matrix product that a library does better
+MOST = 2000  # operations in a call: the time to compile one grows faster than its size
+LEAST = 3  # operations worth a call
+
+
+def compact(function: Callable) -> Callable:
+    """`function` of pytrees of arrays, as a few compiled functions on CPU; derivatives and batches are as without."""
+
+    def call(*args):
+        if not flags_are_set():
+            return function(*args)
+        flat, tree = jax.tree.flatten(args)
+
+        def of_leaves(*flat):
+            return function(*jax.tree.unflatten(tree, flat))
+
+        closed, shape = jax.make_jaxpr(of_leaves, return_shape=True)(*flat)
+        return jax.tree.unflatten(jax.tree.structure(shape), _run(closed, *flat))
+
+    return call
+
+
+def _run(closed: ClosedJaxpr, *args) -> list:
+    """Evaluate, operation by operation or call by call."""
+    jaxpr = closed.jaxpr
+    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *args], strict=True))
+    constants = {v: c for v, c in zip(jaxpr.constvars, closed.consts, strict=True) if not isinstance(c, Tracer)}
+
+    def value(atom):
+        return atom.val if isinstance(atom, Literal) else values[atom]
+
+    runs = _runs(jaxpr.eqns)
+    wanted = [_reads(run) for run in runs] + [_variables(jaxpr.outvars)]
+    for k, run in enumerate(runs):
+        if _is_inlined(run[0]):
+            outvars, out = run[0].outvars, _run(run[0].params["jaxpr"], *map(value, run[0].invars))
+        else:
+            apart = _is_apart(run[0])
+            later, made = set().union(*wanted[k + 1 :]), [v for eqn in run for v in eqn.outvars]
+            outvars = [v for v in made if v in later]
+            inputs = [v for v in wanted[k] if v not in made]
+            own, given = [v for v in inputs if v in constants], [v for v in inputs if v not in constants]
+            names = jaxpr.debug_info.with_unknown_names()
+            eqns = [_looked_into(run[0])] if apart else run
+            part = jaxpr.replace(constvars=own, invars=given, outvars=outvars, eqns=eqns, debug_info=names)
+            part, args = ClosedJaxpr(part, [constants[v] for v in own]), [values[v] for v in given]
+            alone = apart or _weight(part.jaxpr) < LEAST
+            out = jaxpr_as_fun(part)(*args) if alone else _region_p.bind(*map(jnp.asarray, args), closed=part)
+        values.update(zip(outvars, out, strict=True))
+    return [value(v) for v in jaxpr.outvars]
+
+
+def _variables(atoms) -> dict:
+    """Variables among them, in order."""
+    return {v: None for v in atoms if not isinstance(v, Literal)}
+
+
+def _reads(run) -> dict:
+    return _variables(v for eqn in run for v in eqn.invars)
+
+
+def _runs(eqns) -> list[list]:
+    """Operations in an order that respects their dependences, in as few runs as the foreign ones between them allow."""
+    level, runs = {}, {}
+    for eqn in eqns:
+        apart = _is_apart(eqn)
+        after = [level[v] for v in _variables(eqn.invars) if v in level]
+        # level: calls made before; a foreign operation comes after the calls of its level
+        own = max((k if apart else k + foreign for k, foreign in after), default=0)
+        level.update({v: (own, int(apart)) for v in eqn.outvars})
+        runs.setdefault((own, int(apart)), []).append(eqn)
+    out = []
+    for (_, apart), run in sorted(runs.items(), key=lambda item: item[0]):
+        out += [[eqn] for eqn in run] if apart else _cut(run)
+    return out
+
+
+def _cut(run: list) -> list[list]:
+    """In pieces of at most MOST operations."""
+    sizes = np.cumsum([1 + sum(map(_weight, _inner(eqn))) for eqn in run])
+    pieces = -(-int(sizes[-1]) // MOST)
+    piece = (sizes - 1) * pieces // sizes[-1]
+    return [[eqn for eqn, k in zip(run, piece, strict=True) if k == own] for own in dict.fromkeys(piece)]
+
+
+def _is_apart(eqn) -> bool:
+    """Whether an operation cannot be part of a call, or had better not."""
+    return (
+        eqn.primitive is _region_p
+        or any(name in eqn.primitive.name for name in FOREIGN)
+        or any(v.aval.size * v.aval.dtype.itemsize > LARGE for v in eqn.outvars)
+        or _products(eqn) > PRODUCTS
+        or any(_is_apart(e) for inner in _inner(eqn) for e in inner.eqns)
+    )
+
+
+def _products(eqn) -> int:
+    if eqn.primitive.name != "dot_general":
+        return 0
+    (summed, _), _ = eqn.params["dimension_numbers"]
+    return eqn.outvars[0].aval.size * int(np.prod([eqn.invars[0].aval.shape[k] for k in summed]))
+
+
+def _weight(jaxpr: Jaxpr) -> int:
+    return sum(1 + sum(map(_weight, _inner(eqn))) for eqn in jaxpr.eqns)
+
+
+def _inner(eqn) -> list[Jaxpr]:
+    """Jaxprs among an operation's parameters."""
+    values = [x for value in eqn.params.values() for x in (value if isinstance(value, tuple | list) else (value,))]
+    return [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in values if isinstance(x, ClosedJaxpr | Jaxpr)]
+
+
+def _is_inlined(eqn) -> bool:
+    return eqn.primitive.name in ("jit", "pjit") and _is_apart(eqn)
+
+
+def _looked_into(eqn):
+    """A loop or branch that cannot be part of a call, with calls in its bodies."""
+    if eqn.primitive.name not in ("while", "cond", "scan"):
+        return eqn
+    return eqn.replace(params={k: jax.tree.map(_compacted, v, is_leaf=_is_closed) for k, v in eqn.params.items()})
+
+
+def _is_closed(value) -> bool:
+    return isinstance(value, ClosedJaxpr)
+
+
+def _compacted(value):
+    if not _is_closed(value):
+        return value
+    return jax.make_jaxpr(partial(_run, value))(*value.in_avals)
+
+
+# ---- a call ----------------------------------------------------------------------------------------------------------
+
+_region_p = Primitive("ukemi_region")
+_region_p.multiple_results = True
+
+
+def _evaluate(*args, closed: ClosedJaxpr) -> list[Array]:
+    return jaxpr_as_fun(closed)(*args)
+
+
+def _marked(*args, closed: ClosedJaxpr) -> list[Array]:
+    present = [k for k, x in enumerate(args) if x.size]
+
+    def region(*values):
+        full = [jnp.zeros(x.shape, x.dtype) for x in args]
+        for k, value in zip(present, values, strict=True):
+            full[k] = value
+        # XLA aborts on an argument that nothing uses, as one may become when it simplifies: one number of each is used
+        used = sum(x.ravel()[0].astype(jnp.float32) for x in values)
+        return *_evaluate(*full, closed=closed), used
+
+    # XLA moves constants in, and aborts on the unused argument of a large one: here it sees none
+    out = jax.jit(region)(*jax.lax.optimization_barrier([args[k] for k in present]))
+    marked: Any = set_xla_metadata(out, xla_cpu_small_call="true", inlineable="false")
+    return list(marked)[:-1]
+
+
+def _differentiate(primals, tangents, *, closed: ClosedJaxpr):
+    live = [k for k, t in enumerate(tangents) if type(t) is not ad.Zero]
+
+    def of_live(*values):
+        full = list(primals)
+        for k, value in zip(live, values, strict=True):
+            full[k] = value
+        return _evaluate(*full, closed=closed)
+
+    along = jax.jvp(of_live, [primals[k] for k in live], [tangents[k] for k in live])[1]
+    out = _region_p.bind(*primals, closed=closed)
+    smooth = [jnp.issubdtype(x.dtype, jnp.inexact) for x in out]
+    none = [ad.Zero(typeof(x).to_tangent_aval()) for x in out]
+    return out, [t if own else zero for t, own, zero in zip(along, smooth, none, strict=True)]
+
+
+def _batch(args, axes, *, closed: ClosedJaxpr):
+    out = jax.vmap(partial(_evaluate, closed=closed), axes)(*args)
+    return out, [0] * len(out)
+
+
+_region_p.def_impl(_evaluate)
+_region_p.def_abstract_eval(lambda *args, closed: closed.out_avals)
+ad.primitive_jvps[_region_p] = _differentiate
+batching.primitive_batchers[_region_p] = _batch
+mlir.register_lowering(_region_p, mlir.lower_fun(_evaluate, multiple_results=True))
+mlir.register_lowering(_region_p, mlir.lower_fun(_marked, multiple_results=True), platform="cpu")
