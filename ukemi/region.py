@@ -21,10 +21,16 @@ from jax.interpreters import ad, batching, mlir
 
 from ukemi.platform import flags_are_set
 
-# What XLA's emitter of such calls refuses: its own list, and what calls libraries.
+# Operations of `jax.lax` that XLA's emitter refuses or makes from calls of a library; linear algebra is in
+# `jax.lax.linalg`. What is not NATIVE stays outside: XLA could not compile a call with it.
 FOREIGN = (
-    "sort", "scatter", "top_k", "cholesky", "triangular_solve", "lu", "householder", "fft", "callback", "ffi_call",
+    "sort", "scatter", "top_k", "fft", "conv_", "custom_linear_solve", "all_", "psum", "pmax", "pmin", "permute", "beta",
+    "axis_index", "token", "dce_sink", "device_put", "sharding", "stage", "rng", "window", "select_and", "gamma", "zeta",
 )  # fmt: skip
+OURS = ("ukemi_pick", "ukemi_pick_rows", "ukemi_mix")
+OTHERS = ("jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call", "add_any", "platform_index")
+LAX = {p.name for p in vars(jax.lax).values() if isinstance(p, Primitive)}
+NATIVE = {name for name in LAX if not any(part in name for part in FOREIGN)} | {*OURS, *OTHERS}
 LARGE = 1 << 20  # bytes of an array that had better be worked on by several threads
 PRODUCTS = 1 << 20  # multiplications of a matrix product that a library does better
 MOST = 2000  # operations in a call: the time to compile one grows faster than its size
@@ -114,8 +120,7 @@ def _cut(run: list) -> list[list]:
 def _is_apart(eqn) -> bool:
     """Whether an operation cannot be part of a call, or had better not."""
     return (
-        eqn.primitive is _region_p
-        or any(name in eqn.primitive.name for name in FOREIGN)
+        eqn.primitive.name not in NATIVE
         or any(v.aval.size * v.aval.dtype.itemsize > LARGE for v in eqn.outvars)
         or _products(eqn) > PRODUCTS
         or any(_is_apart(e) for inner in _inner(eqn) for e in inner.eqns)

@@ -1,0 +1,117 @@
+"""Compact stages: the same values, derivatives and batches as without, whatever operations are among them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ukemi as uk
+from ukemi import region
+from ukemi.region import compact
+
+
+def calls(function, *args) -> int:
+    """How many compact calls a compiled program makes."""
+    return jax.jit(function).lower(*args).as_text().count('xla_cpu_small_call = "true"')
+
+
+def smooth(x, y):
+    return {"a": jnp.sin(x) @ y + jnp.cos(y) ** 2, "b": (x * y).sum() / (1 + (y * y).sum())}
+
+
+def with_library(x, y):
+    """Operations that no call can hold: a sort, a factorisation, a scatter, and eigenvalues inside a branch."""
+    order = jnp.argsort(x[0])
+    matrix = x @ x.T + 3 * jnp.eye(3)
+    solved = jnp.linalg.solve(matrix, y[order]) + jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), y)
+    values = jax.lax.cond(y[0] > 0, lambda m: jnp.linalg.eigvalsh(m), lambda m: m[0] * 2 + m[1], matrix)
+    return {"a": solved * values + 1 / (1 + y * y), "b": jnp.asarray(y).at[order].add(x[1]).sum()}
+
+
+def with_loops(x, y):
+    def body(k, z):
+        return jnp.tanh(z + 0.1 * x @ z) + k
+
+    swept = jax.lax.fori_loop(0, 3, body, y)
+    _, partial = jax.lax.scan(lambda c, row: (c + row @ y, c * 2), 0.5, x)
+    counted = jax.lax.while_loop(lambda z: z < 20, lambda z: z * 1.5 + 1, 1 + (y * y).sum())
+    return {"a": swept + partial, "b": counted + jax.lax.switch(1, [jnp.sum, jnp.max], y)}
+
+
+def with_constants(x, y):
+    """Constants of all sizes, arguments that nothing needs, results that are arguments, integers and empty arrays."""
+    table = jnp.asarray(np.linspace(0, 1, 300).reshape(100, 3))
+    return {"a": (table @ y)[:3] + 0 * x[0], "b": y, "c": x.shape[0] + jnp.argmax(x @ y), "d": jnp.sin(x[:0]) * 2}
+
+
+FUNCTIONS = [smooth, with_library, with_loops, with_constants]
+X, Y = np.random.default_rng(0).normal(size=(3, 3)), np.array([0.3, -0.7, 1.1])
+
+
+def same(a, b, tolerance=1e-13):
+    for one, other in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        assert jnp.result_type(one) == jnp.result_type(other)
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_values_derivatives_and_batches_are_those_without(function):
+    held = compact(function)
+    same(held(X, Y), function(X, Y))
+    same(jax.jit(held)(X, Y), function(X, Y))
+    if jax.default_backend() == "cpu":
+        assert calls(held, X, Y) >= 1
+
+    def floats(f):
+        return lambda x, y: [v for v in jax.tree.leaves(f(x, y)) if jnp.issubdtype(v.dtype, jnp.floating)]
+
+    forward = [jax.jit(jax.jacfwd(floats(f), argnums=(0, 1)))(X, Y) for f in (held, function)]
+    same(*forward)
+    if function is not with_loops:  # a `while_loop` has no reverse mode, with or without
+        same(*[jax.jit(jax.jacrev(floats(f), argnums=(0, 1)))(X, Y) for f in (held, function)])
+    same(*[jax.jit(jax.jacfwd(jax.jacfwd(floats(f))))(X, Y) for f in (held, function)], tolerance=1e-12)
+    same(*[jax.jit(jax.vmap(f, (None, 0)))(X, np.stack([Y, 2 * Y, -Y])) for f in (held, function)])
+
+
+def test_a_stage_may_hold_another_and_be_in_loops():
+    inner = compact(lambda x: jnp.sin(x) * jnp.cos(x) + x**3)
+
+    def step(x, _):
+        return compact(lambda x: jnp.tanh(inner(x) + x * 2 - 1))(x), x.sum()
+
+    same(jax.jit(lambda x: jax.lax.scan(step, x, length=5))(Y), jax.lax.scan(step, Y, length=5))
+
+
+def test_every_operation_of_arrays_compiles_in_a_call():
+    """XLA's message for one that does not is of no help: `Failed to materialize symbols`."""
+    arrays = [np.array(x) for x in ([0.3, -0.7, 1.1], [True, False, True], [0, 1, 5])]
+    tried = set()
+    for name in sorted(region.NATIVE & region.LAX):
+        for args in [(x,) * k for k in (1, 2) for x in arrays]:
+            try:
+                operation = getattr(jax.lax, name)
+                expected = jax.jit(operation)(*args)
+            except Exception:  # no function of this name, or not of these arguments
+                continue
+            held = compact(lambda *xs: [operation(*jax.lax.optimization_barrier(xs)) for _ in range(3)])  # noqa: B023
+            assert calls(held, *args) == 1, name
+            for found in jax.jit(held)(*args):
+                jax.tree.map(np.testing.assert_array_equal, found, expected)
+            tried.add(name)
+    assert len(tried) > 60
+
+
+def test_off_where_users_keep_their_own_flags(monkeypatch):
+    monkeypatch.setattr(region, "flags_are_set", lambda: False)
+    assert calls(compact(smooth), X, Y) == 0
+
+
+def test_large_arrays_stay_outside():
+    big = np.ones((600, 600))
+    assert calls(compact(lambda x: jnp.sin(x) * jnp.cos(x) + x**2), big) == 0
+    assert calls(compact(lambda x: jnp.sin(x) * jnp.cos(x) + x**2), Y) == 1
+
+
+def test_a_step_is_made_of_calls():
+    model = uk.load("hopper")
+    assert calls(lambda s: uk.step(model, s), uk.initial_state(model)) > 3
