@@ -24,8 +24,9 @@ from ukemi.platform import flags_are_set
 # Operations of `jax.lax` that XLA's emitter refuses or makes from calls of a library; linear algebra is in
 # `jax.lax.linalg`. What is not NATIVE stays outside: XLA could not compile a call with it.
 FOREIGN = (
-    "sort", "scatter", "top_k", "fft", "conv_", "custom_linear_solve", "all_", "psum", "pmax", "pmin", "permute", "beta",
-    "axis_index", "token", "dce_sink", "device_put", "sharding", "stage", "rng", "window", "select_and", "gamma", "zeta",
+    "sort", "scatter", "top_k", "fft", "conv_", "custom_linear_solve", "all_", "psum", "pmax", "pmin", "permute",
+    "axis_index", "token", "dce_sink", "device_put", "sharding", "stage", "rng", "window", "select_and",
+    "beta", "gamma", "zeta",
 )  # fmt: skip
 OURS = ("ukemi_pick", "ukemi_pick_rows", "ukemi_mix")
 OTHERS = ("jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call", "add_any", "platform_index")
