@@ -102,7 +102,7 @@ def test_every_operation_of_arrays_compiles_in_a_call():
 
 
 def test_off_where_users_keep_their_own_flags(monkeypatch):
-    monkeypatch.setattr(region, "flags_are_set", lambda: False)
+    monkeypatch.setattr(region, "compiles_calls", lambda: False)
     assert calls(compact(smooth), X, Y) == 0
 
 

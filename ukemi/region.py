@@ -19,7 +19,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
-from ukemi.platform import flags_are_set
+from ukemi.platform import compiles_calls
 
 # Operations of `jax.lax` that XLA's emitter refuses or makes from calls of a library; linear algebra is in
 # `jax.lax.linalg`. What is not NATIVE stays outside: XLA could not compile a call with it.
@@ -42,7 +42,7 @@ def compact(function: Callable) -> Callable:
     """`function` of pytrees of arrays, as a few compiled functions on CPU; derivatives and batches are as without."""
 
     def call(*args):
-        if not flags_are_set():
+        if not compiles_calls():
             return function(*args)
         flat, tree = jax.tree.flatten(args)
 
