@@ -16,6 +16,7 @@ from ukemi.collide.shapes import EMPTY, Shape
 from ukemi.gradient import keep, unmoved, zero_tangent
 from ukemi.kinematics import Kinematics, geom_frames
 from ukemi.model import Model, PairLayout
+from ukemi.ranking import ascending, smallest
 from ukemi.region import compact
 
 FEW_GROUPS = 4
@@ -76,7 +77,7 @@ def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
         parts.append(others)
     found = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
     excess = (found.distance - margin[found.pair]).astype(jnp.float32)
-    _, nearest = lax.top_k(-excess, min(layout.capacity, len(excess)))
+    nearest = smallest(excess, min(layout.capacity, len(excess)))
     if layout.capacity < len(excess):
         overflow = overflow | ((excess < 0).sum() > layout.capacity)
     distance, hit, pair, which = spatial.materialize(tuple(x[nearest] for x in found))
@@ -126,7 +127,7 @@ def bounding_capsules(model: Model) -> tuple[Array, Array]:
     """Half axis (ng, 3) in the geom's frame and radius (ng,) of a capsule that holds each geom [m]."""
     size, kinds = model.geoms.size, np.array(model.geoms.layout.type)[:, None]
     zero = jnp.zeros_like(size[:, 0])
-    order = jnp.sort(size, -1)  # of boxes and ellipsoids; the capsule lies along the longest
+    order = ascending(size)  # of boxes and ellipsoids; the capsule lies along the longest
     along = jnp.arange(3) == jnp.argmax(size, -1)[:, None]
     z = np.array([0.0, 0.0, 1.0], size.dtype)
     long = (kinds == "capsule") | (kinds == "cylinder")  # a cylinder's rim is one radius from its axis' end
@@ -217,7 +218,7 @@ def _adder(layout: PairLayout, g: int, posed: Posed, near: Array, count: Array, 
     wanted = jnp.minimum(count, group.slots)
 
     def add(carry):
-        _, index = lax.top_k(-near.astype(jnp.float32), group.slots)
+        index = smallest(near.astype(jnp.float32), group.slots)
         index = jnp.pad(index, (0, -group.slots % chunk))
 
         def some(i, carry):

@@ -1,0 +1,25 @@
+"""Ranks by counting are those of a stable sort."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ukemi.ranking import FEW, ascending, smallest
+
+
+@pytest.mark.parametrize("n", [1, 2, 35, FEW, FEW + 1])
+def test_the_smallest_come_in_rising_order_and_equal_ones_in_theirs(n):
+    rng = np.random.default_rng(n)
+    for x in (rng.normal(size=n), rng.integers(0, 4, n).astype(float), np.full(n, np.inf), rng.choice([0.0, np.inf], n)):
+        for k in {0, 1, n // 2, n}:
+            np.testing.assert_array_equal(smallest(jnp.asarray(x), k), np.argsort(x, kind="stable")[:k])
+
+
+def test_places_exist_even_among_numbers_that_are_not_numbers():
+    places = np.asarray(smallest(jnp.array([jnp.nan, 1.0, jnp.nan, 0.0]), 4))
+    assert ((places >= 0) & (places < 4)).all()
+
+
+def test_three_numbers_in_rising_order():
+    x = np.random.default_rng(0).integers(0, 3, (50, 3)).astype(float)
+    np.testing.assert_array_equal(ascending(jnp.asarray(x)), np.sort(x, -1))

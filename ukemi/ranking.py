@@ -1,0 +1,28 @@
+"""Order among a few numbers, without a sort."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+FEW = 512  # numbers up to which comparing all pairs is faster than sorting
+
+
+def smallest(x: Array, k: int) -> Array:
+    """Places (k,) of the k smallest of x (n,), in rising order; of equal ones the first comes first.
+
+    Each number's rank is how many come before it. Unlike a sort it can be part of a compact stage (`region`): of 35
+    numbers it takes a fifth of the time.
+    """
+    n = len(x)
+    if n > FEW:
+        return lax.top_k(-x, k)[1]
+    first = np.tri(n, k=-1, dtype=bool)  # [i, j]: j comes before i among equals
+    rank = ((x < x[:, None]) | ((x == x[:, None]) & first)).sum(-1)
+    return jnp.where(rank == np.arange(k)[:, None], np.arange(n, dtype=np.int32), 0).max(-1, initial=0)
+
+
+def ascending(x: Array) -> Array:
+    """The three numbers along the last axis in rising order."""
+    a, b, c = x[..., 0], x[..., 1], x[..., 2]
+    middle = jnp.maximum(jnp.minimum(a, b), jnp.minimum(jnp.maximum(a, b), c))
+    return jnp.stack([x.min(-1), middle, x.max(-1)], -1)
