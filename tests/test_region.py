@@ -86,14 +86,14 @@ def test_every_operation_of_arrays_compiles_in_a_call():
     """XLA's message for one that does not is of no help: `Failed to materialize symbols`."""
     arrays = [np.array(x) for x in ([0.3, -0.7, 1.1], [True, False, True], [0, 1, 5])]
     tried = set()
-    for name in sorted(region.NATIVE & region.LAX):
+    for name in sorted(region.NATIVE & region.LAX - {"optimization_barrier"}):
         for args in [(x,) * k for k in (1, 2) for x in arrays]:
             try:
                 operation = getattr(jax.lax, name)
                 expected = jax.jit(operation)(*args)
             except Exception:  # no function of this name, or not of these arguments
                 continue
-            held = compact(lambda *xs: [operation(*jax.lax.optimization_barrier(xs)) for _ in range(3)])  # noqa: B023
+            held = compact(lambda *xs: [operation(*xs) for _ in range(3)])  # noqa: B023
             assert calls(held, *args) == 1, name
             for found in jax.jit(held)(*args):
                 jax.tree.map(np.testing.assert_array_equal, found, expected)

@@ -9,6 +9,7 @@ from ukemi.errors import InputError
 from ukemi.methods.base import Method, tangent
 from ukemi.methods.soft import Soft
 from ukemi.model import Input, Model, State, as_input
+from ukemi.world import of_one_world
 
 
 class Linearization(eqx.Module):
@@ -56,7 +57,7 @@ def replace_leaves(model: Model, values: dict[str, Array]) -> Model:
 @eqx.filter_jit
 def _linearize(model: Model, state: State, inputs: Input, method: Method, names: tuple[str, ...]) -> Linearization:
     n = 2 * model.nv + model.na
-    after, J = method.jacobian(model, state, inputs)
+    after, J = of_one_world(method.jacobian)(model, state, inputs)
     return Linearization(J[:, :n], J[:, n:], _parameters(model, state, inputs, method, names), after)
 
 
@@ -66,7 +67,7 @@ def _parameters(model: Model, state: State, inputs: Input, method: Method, names
         return {}
 
     def step(values):
-        return method.step(replace_leaves(model, values), state, inputs)
+        return of_one_world(method.step)(replace_leaves(model, values), state, inputs)
 
     values = {name: leaf(model, name) for name in names}
     after, push = jax.linearize(step, values)

@@ -64,25 +64,45 @@ def _run(closed: ClosedJaxpr, *args) -> list:
     def value(atom):
         return atom.val if isinstance(atom, Literal) else values[atom]
 
-    runs = _runs(jaxpr.eqns)
-    wanted = [_reads(run) for run in runs] + [_variables(jaxpr.outvars)]
+    eqns, outvars = _without_barriers(jaxpr)
+    runs = _runs(eqns)
+    wanted = [_reads(run) for run in runs] + [_variables(outvars)]
     for k, run in enumerate(runs):
         if _is_inlined(run[0]):
-            outvars, out = run[0].outvars, _run(run[0].params["jaxpr"], *map(value, run[0].invars))
+            made, out = run[0].outvars, _run(_closed(run[0].params["jaxpr"]), *map(value, run[0].invars))
         else:
             apart = _is_apart(run[0])
-            later, made = set().union(*wanted[k + 1 :]), [v for eqn in run for v in eqn.outvars]
-            outvars = [v for v in made if v in later]
-            inputs = [v for v in wanted[k] if v not in made]
+            later, every = set().union(*wanted[k + 1 :]), [v for eqn in run for v in eqn.outvars]
+            made = [v for v in every if v in later]
+            inputs = [v for v in wanted[k] if v not in every]
             own, given = [v for v in inputs if v in constants], [v for v in inputs if v not in constants]
             names = jaxpr.debug_info.with_unknown_names()
-            eqns = [_looked_into(run[0])] if apart else run
-            part = jaxpr.replace(constvars=own, invars=given, outvars=outvars, eqns=eqns, debug_info=names)
+            run = [_looked_into(run[0])] if apart else run
+            part = jaxpr.replace(constvars=own, invars=given, outvars=made, eqns=run, debug_info=names)
             part, args = ClosedJaxpr(part, [constants[v] for v in own]), [values[v] for v in given]
             alone = apart or _weight(part.jaxpr) < LEAST
             out = jaxpr_as_fun(part)(*args) if alone else _region_p.bind(*map(jnp.asarray, args), closed=part)
-        values.update(zip(outvars, out, strict=True))
-    return [value(v) for v in jaxpr.outvars]
+        values.update(zip(made, out, strict=True))
+    return [value(v) for v in outvars]
+
+
+def _without_barriers(jaxpr: Jaxpr) -> tuple[list, list]:
+    """Operations and results without barriers on the function's own arguments: to a call they are copies, no more."""
+    given, same, eqns = {*jaxpr.invars, *jaxpr.constvars}, {}, []
+
+    def renamed(atoms):
+        return [v if isinstance(v, Literal) else same.get(v, v) for v in atoms]
+
+    for eqn in jaxpr.eqns:
+        pairs = list(zip(renamed(eqn.invars), eqn.outvars, strict=False))
+        if eqn.primitive.name != "optimization_barrier":
+            eqns.append(eqn.replace(invars=renamed(eqn.invars)))
+            continue
+        same.update({out: v for v, out in pairs if not isinstance(v, Literal) and v in given})
+        pairs = [(v, out) for v, out in pairs if out not in same]
+        if pairs:
+            eqns.append(eqn.replace(invars=[v for v, _ in pairs], outvars=[out for _, out in pairs]))
+    return eqns, renamed(jaxpr.outvars)
 
 
 def _variables(atoms) -> dict:
@@ -146,7 +166,12 @@ def _inner(eqn) -> list[Jaxpr]:
 
 
 def _is_inlined(eqn) -> bool:
-    return eqn.primitive.name in ("jit", "pjit") and _is_apart(eqn)
+    """Whether calls are made within it: what `jax.checkpoint` recomputes is told apart by barriers of its own."""
+    return eqn.primitive.name in ("jit", "remat2", "checkpoint") and _is_apart(eqn)
+
+
+def _closed(jaxpr) -> ClosedJaxpr:
+    return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
 
 
 def _looked_into(eqn):

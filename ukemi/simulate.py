@@ -14,11 +14,11 @@ from jaxtyping import Float
 from ukemi import dynamics
 from ukemi.errors import InputError
 from ukemi.forces import activation_motion
-from ukemi.gradient import recomputing
 from ukemi.kinematics import coordinate_rate
 from ukemi.methods.base import Method
 from ukemi.methods.soft import Soft
 from ukemi.model import Input, Model, State, as_input
+from ukemi.world import of_one_world
 
 
 def step(model: Model, state: State, ctrl=None, method: Method | None = None) -> State:
@@ -54,12 +54,12 @@ def rollout(model: Model, state: State, ctrls, method: Method | None = None, *, 
 
 @eqx.filter_jit
 def _step(model: Model, state: State, inputs: Input, method: Method) -> State:
-    return method.step(model, state, inputs)
+    return of_one_world(method.step)(model, state, inputs)
 
 
 @eqx.filter_jit
 def _rollout(model: Model, state: State, inputs: Input, method: Method, checkpoint: int | None) -> State:
-    @recomputing
+    @of_one_world
     def body(model, state, inputs):
         after = method.step(model, state, as_input(model, inputs))
         return after, after

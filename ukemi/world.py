@@ -1,0 +1,256 @@
+"""A world's step as one operation, with one operation for its derivative.
+
+JAX would take a step apart: `vmap` would run each of its hundreds of operations for all worlds before the next, and a
+derivative would be spread over the program. Here batches run world after world on CPU, where small operations gain
+nothing from more of the same, and a derivative is compiled like a step: in compact stages (`region`). It keeps what a
+search found (`gradient.KEPT`) and recomputes the rest.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax, typeof
+from jax.core import ShapedArray, Tracer
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir
+from jax.interpreters.partial_eval import dce_jaxpr
+
+from ukemi.gradient import recomputing
+from ukemi.region import compact
+
+
+def of_one_world(function: Callable) -> Callable:
+    """`function` of pytrees of arrays that belong to one world, as one operation."""
+
+    def call(*args):
+        flat, tree = jax.tree.flatten(args)
+
+        def of_leaves(*flat):
+            return function(*jax.tree.unflatten(tree, flat))
+
+        closed, shape = jax.make_jaxpr(of_leaves, return_shape=True)(*flat)
+        closed, captured = _without_tracers(closed)
+        out = _bind([*captured, *map(jnp.asarray, flat)], closed)
+        return jax.tree.unflatten(jax.tree.structure(shape), out)
+
+    return call
+
+
+def _without_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list]:
+    """The function with what it captured of outer transformations as its first arguments, and that."""
+    jaxpr = closed.jaxpr
+    pairs = list(zip(jaxpr.constvars, closed.consts, strict=True))
+    given = [(v, c) for v, c in pairs if isinstance(c, Tracer)]
+    own = [(v, c) for v, c in pairs if not isinstance(c, Tracer)]
+    names = jaxpr.debug_info.with_unknown_names()
+    jaxpr = jaxpr.replace(
+        constvars=[v for v, _ in own], invars=[v for v, _ in given] + jaxpr.invars, debug_info=names
+    )
+    return ClosedJaxpr(jaxpr, [c for _, c in own]), [c for _, c in given]
+
+
+# ---- the operation ---------------------------------------------------------------------------------------------------
+#
+# closed: the function of one world; size: how many worlds, or None for one alone; mapped: which arguments lead with the
+# worlds (all results do, if there is a size); linear: in how many of the last arguments the function is linear.
+
+_world_p = Primitive("ukemi_world")
+_world_p.multiple_results = True
+
+
+def _bind(args, closed: ClosedJaxpr, size: int | None = None, mapped=None, linear: int = 0) -> list[Array]:
+    mapped = (False,) * len(args) if mapped is None else tuple(mapped)
+    return _world_p.bind(*args, closed=closed, size=size, mapped=mapped, linear=linear)
+
+
+def _results(*args, closed: ClosedJaxpr, size, mapped, linear):
+    return [ShapedArray(x.shape if size is None else (size, *x.shape), x.dtype) for x in closed.out_avals]
+
+
+def _together(*args, closed: ClosedJaxpr, size, mapped, linear) -> list[Array]:
+    """All worlds in lockstep."""
+    if size is None:
+        return jaxpr_as_fun(closed)(*args)
+    axes = [0 if m else None for m in mapped]
+    return jax.vmap(jaxpr_as_fun(closed), axes, axis_size=size)(*args)
+
+
+def _in_turn(*args, closed: ClosedJaxpr, size, mapped, linear) -> list[Array]:
+    """World after world; but columns of one Jacobian together, since they share all but the linear arguments."""
+    if size is not None and not any(mapped[: len(args) - linear]):
+        return _together(*args, closed=closed, size=size, mapped=mapped, linear=linear)
+    evaluate = compact(jaxpr_as_fun(closed)) if linear else jaxpr_as_fun(closed)
+    if linear:
+        args = lax.optimization_barrier(args)  # see `gradient.isolated`
+    if size is None:
+        return evaluate(*args)
+
+    def world(_, own):
+        own = iter(own)
+        return None, evaluate(*[next(own) if m else x for x, m in zip(args, mapped, strict=True)])
+
+    return lax.scan(world, None, [x for x, m in zip(args, mapped, strict=True) if m], length=size)[1]
+
+
+def _batch(args, axes, *, closed: ClosedJaxpr, size, mapped, linear):
+    args = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(args, axes, strict=True)]
+    batched = [axis is not None for axis in axes]
+    length = next(x.shape[0] for x, own in zip(args, batched, strict=True) if own)
+    if size is None or not any(mapped[: len(args) - linear]):
+        if size is not None:  # columns of a Jacobian, in each world
+            together = partial(_together, closed=closed, size=size, mapped=mapped, linear=linear)
+            closed = jax.make_jaxpr(together)(*[x[0] if own else x for x, own in zip(args, batched, strict=True)])
+        out = _bind(args, closed, length, batched, linear)
+        return out, [0] * len(out)
+    # worlds of worlds are one batch
+    either = [m or own for m, own in zip(mapped, batched, strict=True)]
+    for k, x in enumerate(args):
+        if either[k]:
+            x = x if batched[k] else x[None]
+            x = x if mapped[k] else x[:, None]
+            args[k] = jnp.broadcast_to(x, (length, size, *x.shape[2:])).reshape(length * size, *x.shape[2:])
+    out = _bind(args, closed, length * size, either, linear)
+    return [x.reshape(length, size, *x.shape[1:]) for x in out], [0] * len(out)
+
+
+# ---- its derivative --------------------------------------------------------------------------------------------------
+
+
+class _Slope(NamedTuple):
+    """A function's derivative along some of its arguments."""
+
+    known: ClosedJaxpr  # arguments -> results and residuals
+    push: ClosedJaxpr  # what it needs of arguments and residuals, then of tangents -> changes of the results
+    needs: list[int]  # which of (arguments, residuals, tangents) that is
+    linear: int  # how many of those are tangents
+    moved: list[bool]  # which results change
+
+
+def _differentiate(primals, tangents, *, closed: ClosedJaxpr, size, mapped, linear):
+    live = [k for k, t in enumerate(tangents) if type(t) is not ad.Zero and _is_smooth(closed.in_avals[k])]
+    # what is linear is a derivative: second ones need no reverse mode of it, and there is no search to keep
+    slope = (_along if linear else _linearized)(closed, tuple(live))
+    count = len(closed.out_avals)
+    out = _bind(primals, slope.known, size, mapped)
+    out, residuals = out[:count], out[count:]
+    sources = [*primals, *residuals, *(tangents[k] for k in live)]
+    worlds = [*mapped, *(size is not None for _ in residuals), *(mapped[k] for k in live)]
+    args, own = ([source[k] for k in slope.needs] for source in (sources, worlds))
+    changes = iter(_bind(args, slope.push, size, own, slope.linear) if any(slope.moved) else [])
+    still = [ad.Zero(typeof(x).to_tangent_aval()) for x in out]
+    return out, [next(changes) if m else zero for m, zero in zip(slope.moved, still, strict=True)]
+
+
+@lru_cache(16)  # a scan asks twice
+def _linearized(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
+    trees, smooth, count = [], [_is_smooth(x) for x in closed.out_avals], len(closed.out_avals)
+
+    def run(*args):
+        def of_live(*values):
+            full = list(args)
+            for k, value in zip(live, values, strict=True):
+                full[k] = value
+            return jaxpr_as_fun(closed)(*full)
+
+        out, push = jax.linearize(recomputing(of_live), *[args[k] for k in live])
+        kept, tree = jax.tree.flatten(push)
+        trees.append(tree)
+        return [*out, *kept]
+
+    known = jax.make_jaxpr(run)(*closed.in_avals)
+    out, kept = known.jaxpr.outvars[:count], known.jaxpr.outvars[count:]
+    constants = dict(zip(known.jaxpr.constvars, known.consts, strict=True))
+    varying = [v for v in kept if not isinstance(v, Literal) and v not in constants]
+
+    def push(*args):
+        values = constants | dict(zip(varying, args, strict=False))
+        leaves = [v.val if isinstance(v, Literal) else values[v] for v in kept]
+        changes = jax.tree.unflatten(trees[-1], leaves)(*args[len(varying) :])
+        return [change for change, own in zip(changes, smooth, strict=True) if own]
+
+    pushed = jax.make_jaxpr(push)(*[v.aval for v in varying], *[closed.in_avals[k] for k in live])
+    moves = _depending(pushed.jaxpr, pushed.jaxpr.invars[len(varying) :])
+    pruned, used = dce_jaxpr(pushed.jaxpr, moves)
+    needed = [v for v, own in zip(varying, used, strict=False) if own]
+    place = {v: k for k, v in enumerate(known.jaxpr.invars)}
+    residuals = [v for v in dict.fromkeys(needed) if v not in place]
+    place.update({v: len(place) + k for k, v in enumerate(residuals)})
+    along = [len(place) + k for k, own in enumerate(used[len(varying) :]) if own]
+    names = known.jaxpr.debug_info.with_unknown_names()
+    forward = known.jaxpr.replace(outvars=[*out, *residuals], debug_info=names)
+    forward, _ = dce_jaxpr(forward, [True] * len(forward.outvars), instantiate=True)
+    each = iter(moves)
+    return _Slope(
+        known=ClosedJaxpr(forward, known.consts),
+        push=ClosedJaxpr(pruned, pushed.consts),
+        needs=[place[v] for v in needed] + along,
+        linear=len(along),
+        moved=[own and next(each) for own in smooth],
+    )
+
+
+def _along(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
+    """The derivative by forward mode alone, from the arguments alone."""
+    count = len(closed.in_avals)
+
+    def push(*args):
+        full, along = list(args[:count]), list(args[count:])
+
+        def of_live(*values):
+            for k, value in zip(live, values, strict=True):
+                full[k] = value
+            return jaxpr_as_fun(closed)(*full)
+
+        return jax.jvp(of_live, [full[k] for k in live], along)[1]
+
+    pushed = jax.make_jaxpr(push)(*closed.in_avals, *[closed.in_avals[k] for k in live])
+    return _Slope(closed, pushed, list(range(count + len(live))), len(live), [True] * len(closed.out_avals))
+
+
+def _is_smooth(aval) -> bool:
+    return jnp.issubdtype(aval.dtype, jnp.inexact)
+
+
+def _depending(jaxpr: Jaxpr, variables) -> list[bool]:
+    """Which results depend on the variables."""
+    moved = set(variables)
+    for eqn in jaxpr.eqns:
+        if any(v in moved for v in eqn.invars if not isinstance(v, Literal)):
+            moved.update(eqn.outvars)
+    return [not isinstance(v, Literal) and v in moved for v in jaxpr.outvars]
+
+
+def _transpose(cotangents, *args, closed: ClosedJaxpr, size, mapped, linear):
+    """Pull cotangents back to the linear arguments that are unknown; those of a shared argument add up."""
+    wanted = [k for k, x in enumerate(args) if ad.is_undefined_primal(x)]
+    given = range(len(args) - linear)
+    live = [k for k, c in enumerate(cotangents) if type(c) is not ad.Zero]
+
+    def pull(*values):
+        def of_wanted(*tangents):
+            full = [*values[: len(given)], *(jnp.zeros(x.shape, x.dtype) for x in closed.in_avals[len(given) :])]
+            for k, tangent in zip(wanted, tangents, strict=True):
+                full[k] = tangent
+            out = jaxpr_as_fun(closed)(*full)
+            return [out[k] for k in live]
+
+        return jax.linear_transpose(of_wanted, *[closed.in_avals[k] for k in wanted])(list(values[len(given) :]))
+
+    pulled = jax.make_jaxpr(pull)(*[closed.in_avals[k] for k in given], *[closed.out_avals[k] for k in live])
+    own = [*mapped[: len(given)], *(size is not None for _ in live)]
+    out = _bind([*args[: len(given)], *(cotangents[k] for k in live)], pulled, size, own, len(live))
+    found = [x.sum(0) if size is not None and not mapped[k] else x for k, x in zip(wanted, out, strict=True)]
+    found = dict(zip(wanted, found, strict=True))
+    return [found.get(k) for k in range(len(args))]
+
+
+_world_p.def_impl(_together)
+_world_p.def_abstract_eval(_results)
+ad.primitive_jvps[_world_p] = _differentiate
+ad.primitive_transposes[_world_p] = _transpose
+batching.primitive_batchers[_world_p] = _batch
+mlir.register_lowering(_world_p, mlir.lower_fun(_together, multiple_results=True))
+mlir.register_lowering(_world_p, mlir.lower_fun(_in_turn, multiple_results=True), platform="cpu")
