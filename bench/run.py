@@ -1,9 +1,10 @@
 """Time Ukemi's step against MuJoCo's mj_step, side by side in one run, and print ratios.
 
 Absolute times on shared machines mean little; a ratio of two minima over alternating repeats means more. Times are
-CPU times of this process, so that other processes on the machine disturb them less.
+CPU times of this process, so that other processes on the machine disturb them less; but wall times with `--devices`,
+which shares a batch among so many CPU devices.
 
-Usage: python bench/run.py [--only NAME ...] [--batch 1 64 1024] [--f64] [--repeats 9]
+Usage: python bench/run.py [--only NAME ...] [--batch 1 64 1024] [--devices 1] [--f64] [--repeats 9]
 """
 
 import argparse
@@ -25,10 +26,11 @@ STEPS = 400
 
 
 def clock(function) -> float:
-    """CPU seconds of one call."""
-    start = time.process_time()
+    """CPU seconds of one call; wall seconds where several devices work."""
+    read = time.process_time if jax.device_count() == 1 else time.perf_counter
+    start = read()
     function()
-    return time.process_time() - start
+    return read() - start
 
 
 def finish(run, start) -> None:
@@ -66,8 +68,16 @@ def stepper(model: uk.Model, worlds: int, ctrl: jax.Array):
     def one(state):
         return uk.step(model, state, ctrl)
 
-    body = one if worlds == 1 else jax.vmap(one)
-    return jax.jit(lambda s: jax.lax.scan(lambda s, _: (body(s), None), s, None, length=steps)[0]), steps
+    def run(start):
+        body = one if worlds == 1 else jax.vmap(one)
+        return jax.lax.scan(lambda s, _: (body(s), None), start, None, length=steps)[0]
+
+    devices = jax.device_count()
+    if worlds == 1 or worlds % devices:
+        return jax.jit(run), steps
+    mesh = jax.make_mesh((devices,), ("worlds",), (jax.sharding.AxisType.Auto,))
+    share = jax.P("worlds")
+    return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=share, out_specs=share, check_vma=False)), steps
 
 
 def spread(state: uk.State, worlds: int) -> uk.State:
@@ -127,8 +137,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--batch", nargs="*", type=int, default=[1, 64, 1024])
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--f64", action="store_true")
     args = parser.parse_args()
+    jax.config.update("jax_num_cpu_devices", args.devices)
     jax.config.update("jax_enable_x64", args.f64)
     shared = Path(os.environ.get("UKEMI_SHARED", Path(__file__).resolve().parents[2] / "shared"))
     rows: dict[str, dict] = {}
@@ -146,7 +158,8 @@ def main() -> None:
         base = rows.get(workload.reference or "")
         cells.append(verdict(row[args.batch[0]] / base[args.batch[0]], workload.promise) if base else "")
         print("".join(f"{c:>18}" for c in cells), flush=True)
-    print("columns '× worlds': Ukemi's CPU time per world and step as a multiple of one mj_step")
+    kind = "CPU" if args.devices == 1 else f"wall ({args.devices} CPU devices)"
+    print(f"columns '× worlds': Ukemi's {kind} time per world and step as a multiple of one mj_step")
     if np.any([r["mujoco"] <= 0 for r in rows.values()]):
         sys.exit("timings failed")
 

@@ -1,5 +1,8 @@
 """An operation of one world: every transformation gives what it gives of the plain function."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -118,3 +121,42 @@ def test_a_batch_is_bitwise_its_worlds(worlds):
             np.testing.assert_array_equal(a, b[k]) if jax.default_backend() == "cpu" else np.testing.assert_allclose(
                 a, b[k], rtol=1e-10, atol=1e-10
             )
+
+
+SHARED = """
+import subprocess
+import sys
+
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+jax.config.update("jax_enable_x64", True)
+import jax.numpy as jnp
+import numpy as np
+import ukemi as uk
+
+model = uk.load("hopper")
+state = uk.initial_state(model)
+mesh = jax.make_mesh((2,), ("worlds",), (jax.sharding.AxisType.Auto,))
+share = jax.P("worlds")
+
+def slope(v):
+    there = uk.State(state.q, v, state.act, state.time, state.status, state.cache)
+    return jax.value_and_grad(lambda c: uk.rollout(model, there, c).q[-1, 0])(jnp.zeros((40, model.nu)))
+
+speeds = state.v - np.linspace(0, 2, 8)[:, None]
+shared = jax.jit(jax.shard_map(jax.vmap(slope), mesh=mesh, in_specs=share, out_specs=share, check_vma=False))
+alone = jax.jit(slope)
+for _ in range(5):
+    found = shared(speeds)
+for k, v in enumerate(speeds):
+    for a, b in zip(found, alone(v)):
+        np.testing.assert_allclose(a[k], b, rtol=1e-12, atol=1e-12)
+print("the same")
+"""
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="shares a batch among CPU devices")
+def test_a_batch_can_be_shared_among_cpu_devices():
+    """Batched factorisations on two devices once hung; now there are none."""
+    done = subprocess.run([sys.executable, "-c", SHARED], capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.strip() == "the same", done.stderr

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax, typeof
-from jax.core import ShapedArray, Tracer
+from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters.partial_eval import dce_jaxpr
@@ -67,7 +67,7 @@ def _bind(args, closed: ClosedJaxpr, size: int | None = None, mapped=None, linea
 
 
 def _results(*args, closed: ClosedJaxpr, size, mapped, linear):
-    return [ShapedArray(x.shape if size is None else (size, *x.shape), x.dtype) for x in closed.out_avals]
+    return [x if size is None else x.update(shape=(size, *x.shape)) for x in closed.out_avals]
 
 
 def _together(*args, closed: ClosedJaxpr, size, mapped, linear) -> list[Array]:
