@@ -100,7 +100,7 @@ def inverse(model: Model, state: State, qacc, method: Soft | None = None) -> Flo
 
 @eqx.filter_jit
 def _inverse(model, state, qacc, method):
-    return method.inverse(model, state, qacc, as_input(model, None))
+    return of_one_world(method.inverse)(model, state, qacc, as_input(model, None))
 
 
 def vector_field(model: Model, state: State, ctrl=None, method: Soft | None = None) -> tuple[Array, Array, Array]:
@@ -111,9 +111,12 @@ def vector_field(model: Model, state: State, ctrl=None, method: Soft | None = No
 
 @eqx.filter_jit
 def _vector_field(model, state, inputs, method):
-    motion = method.accelerate(model, state, inputs)
-    rate, _ = activation_motion(model, motion.kin, state.q, state.act, inputs.ctrl)
-    return coordinate_rate(model.tree, state.q, state.v), motion.acceleration, rate
+    def rates(model, state, inputs):
+        motion = method.accelerate(model, state, inputs)
+        rate, _ = activation_motion(model, motion.kin, state.q, state.act, inputs.ctrl)
+        return coordinate_rate(model.tree, state.q, state.v), motion.acceleration, rate
+
+    return of_one_world(rates)(model, state, inputs)
 
 
 @eqx.filter_jit
@@ -142,7 +145,7 @@ def contacts(model: Model, state: State, ctrl=None, method: Soft | None = None) 
 
 @eqx.filter_jit
 def _contacts(model, state, inputs, method):
-    found, local = method.contact_forces(model, state, inputs)
+    found, local = of_one_world(method.contact_forces)(model, state, inputs)
     local = jnp.pad(local, ((0, 0), (0, 6 - local.shape[1])))
     geoms = jnp.asarray(model.pairs.layout.geoms)[found.pair]
     turned = jnp.einsum("nsk,nkd->nsd", local.reshape(-1, 2, 3), found.frame)
