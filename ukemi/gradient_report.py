@@ -27,10 +27,10 @@ from ukemi.softness import MAX_IMPEDANCE, MIN_IMPEDANCE
 
 BOUND = 1e-6  # largest relative error that passes
 FLOOR = 1e-2  # derivatives of velocities that are smaller count as this, per relative change of a parameter
-NOTHING = 1e-12  # derivatives of what changes nothing are below this
 ROUNDING = 1e-14  # of an outcome, at least
-ROUGH = 1e-7  # differences that disagree among themselves by this much are no reference
+ROUGH = 1e-7  # differences that disagree among themselves by this much, on the same scale, are no reference
 RUNGS = 2e-3 * 0.5 ** np.arange(10)  # steps of the differences, relative to the scale of what is perturbed
+NOTHING = ROUNDING / RUNGS[0]  # derivatives below this change no outcome, not by the longest of the steps
 
 ROTATIONS = ("bodies.quat", "bodies.iquat", "geoms.quat", "sites.quat", "mocap_quat")
 AXES = ("joints.axis",)
@@ -362,12 +362,13 @@ def _note(results: dict[str, GroupResult], c: Comparison) -> None:
         result.boundary += len(own) - len(kept)
         size = max((float(np.abs(value).max(initial=0)) for value, _ in kept.values()), default=0.0)
         size = max(size, FLOOR)
-        smooth = {k: value for k, (value, error) in kept.items() if error <= ROUGH * size}
+        least = max(0.01 * size, FLOOR)
+        smooth = {k: value for k, (value, error) in kept.items() if error <= ROUGH * least}
         result.rough += len(kept) - len(smooth)
         result.effect |= bool(c.D[own].any())
         if not c.D[own].any():  # rounding aside, derivatives must vanish, too
             result.stray |= not max(np.abs(x[own]).max(initial=0.0) for x in (c.forward, c.reverse)) < NOTHING
-        scale = np.full(c.forward.shape[1], max(0.01 * size, FLOOR))
+        scale = np.full(c.forward.shape[1], least)
         for value in smooth.values():
             scale = np.maximum(scale, np.abs(value))
         for k, value in smooth.items():

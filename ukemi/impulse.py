@@ -29,9 +29,14 @@ class Law(NamedTuple):
     reach: Array  # (total,) velocity that pushes must not fall below, −φ/h, and that held rows have
     restitution: Array  # (total,) e of pushes
     restore: Array  # (total,) displacement against penetration and drift [m] or [rad]
-    yields: Array  # (total,) by how much less per λ, so that contacts that ask for different things agree [1/kg]
+    weight: Array  # (total,) inverse weight of what the row moves, in any direction [1/kg]
     fixed: Array  # (total,) bound of an impulse that does not depend on others
     mu: Array  # (total,) bound of a friction impulse per impulse of its normal
+
+    @property
+    def yields(self) -> Array:
+        """By how much less rows are displaced per λ (total,), so that what asks for different things agrees [1/kg]."""
+        return YIELD * self.weight
 
 
 class Rows(NamedTuple):
@@ -121,16 +126,16 @@ def _scalar_law(model: Model, block: Block, kind: str, moving: Array, h: Array, 
     on = jnp.ones_like(zero, bool)
     if kind == "dry":
         fixed = h * model.joints.frictionloss[model.joints.layout.dry]
-        return Law(on, zero, zero, zero, zero, fixed if options.phase == "step" else zero, zero)
+        return Law(on, zero, zero, zero, block.weight, fixed if options.phase == "step" else zero, zero)
     phi = block.residual - block.margin
     if kind == "equality":
         reach = -phi if options.phase == "place" else zero
-        return Law(block.active, reach, zero, -options.correction * phi, YIELD * block.weight, zero, zero)
+        return Law(block.active, reach, zero, -options.correction * phi, block.weight, zero, zero)
     if options.phase == "place":
-        return Law(on, -phi, zero, zero, YIELD * block.weight, zero, zero)
+        return Law(on, -phi, zero, zero, block.weight, zero, zero)
     reach = -positive(_gap(phi, moving, h, options)) / h
     restore = options.correction * positive(-phi)
-    return Law(on, reach, zero, restore, YIELD * block.weight, zero, zero)
+    return Law(on, reach, zero, restore, block.weight, zero, zero)
 
 
 def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options: Stepping) -> Law:
@@ -146,10 +151,10 @@ def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options
         reach = jnp.zeros_like(phi)
     if options.phase == "place":
         reach, restitution, mu = -phi, jnp.zeros_like(phi), jnp.zeros_like(mu)
-    given = reach, restitution, options.correction * positive(-phi), YIELD * prm.weight
+    given = reach, restitution, options.correction * positive(-phi)
     columns = [jnp.where(normal, column[:, None], 0.0) for column in given]
-    on = jnp.broadcast_to(contacts.active[:, None], mu.shape)
-    return Law(*(part.reshape(-1) for part in (on, *columns, jnp.zeros_like(mu), mu)))
+    on, weight = (jnp.broadcast_to(part[:, None], mu.shape) for part in (contacts.active, prm.weight))
+    return Law(*(part.reshape(-1) for part in (on, *columns, weight, jnp.zeros_like(mu), mu)))
 
 
 def drift(here, kinds: RowKinds) -> Array:
@@ -165,6 +170,20 @@ def drift(here, kinds: RowKinds) -> Array:
 def rebound(law: Law, moving: Array) -> Array:
     """Velocity (total,) at which rows that close at `moving` leave: −e J v."""
     return law.restitution * positive(-moving)
+
+
+def mobility_of_points(frame: Frame, kinds: RowKinds, inverse: Array, mobility: Array) -> Array:
+    """Of rows (total,) of contacts: how mobile their point is in three directions together [1/kg]; 0 for other rows.
+
+    inverse: (nv, nv) of the mass matrix; mobility: (total,) of the rows.
+    """
+    if not kinds.contacts:
+        return jnp.zeros_like(mobility)
+    ways = mobility[kinds.scalar :].reshape(kinds.contacts, kinds.dim)[:, :3]
+    if kinds.dim == 1:
+        J = contact_jacobian(frame.model, frame.kin, frame.contacts, 3)
+        ways = ((J @ inverse) * J).sum(-1)
+    return jnp.pad(jnp.repeat(ways.sum(-1), kinds.dim), (kinds.scalar, 0))
 
 
 def covered(model: Model, kin: Kinematics, velocity: Velocities) -> Array:

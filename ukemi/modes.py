@@ -184,14 +184,14 @@ def _rigid_codes(method: LCP, scene: p_.Scene, z: p_.Impulses) -> list[Array]:
     model, contacts = scene.frame.model, scene.frame.contacts
     kinds = row_kinds(model)
     given = p_.problem(scene, kinds, method._stepping)
-    law, own = given.law, x_.roles(kinds)
+    law, p, own = given.law, given.boxed, x_.roles(kinds)
     # the side of a box without width says nothing, that of a friction without a normal force neither
     apart = own.push[own.owner] & (z.side[own.owner] == x_.LOW)
     side = jnp.where(apart, x_.LOW, z.side)
-    boxed = own.push | own.hold | (law.fixed > 0) | ((law.mu > 0) & ~apart)
+    boxed = own.push | own.hold | (law.fixed > 0) | ((p.mu > 0) & ~apart)
     reach, restore = jnp.sign(law.reach), jnp.sign(law.restore)
-    code = _pack(jnp.where(boxed, side, 0), z.bounce, reach, jnp.where(own.hold, 0, restore))
-    code = jnp.where(law.on, code, 0)
+    code = _pack(side, z.bounce, reach, jnp.where(own.hold, 0, restore))
+    code = jnp.where(p.on & boxed, code, 0)
     scalar = jnp.sign(given.J[: kinds.scalar]).sum(-1)  # which side of a joint is nearer
     codes = [code[: kinds.scalar], jnp.where(np.arange(kinds.scalar) >= kinds.equality + kinds.dry, scalar, 0)]
     if kinds.contacts:

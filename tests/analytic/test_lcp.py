@@ -2,6 +2,9 @@
 
 # ruff: noqa: E501  XML reads better unbroken
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -20,6 +23,31 @@ def scene(bodies: str, h: float = 0.01, g: float = 9.81, mu: float = 0.7, more: 
 
 def cube(pos: str, half: float = 0.1, more: str = "", geom: str = "") -> str:
     return f'<body pos="{pos}" {more}><freejoint/><geom type="box" size="{half} {half} {half}" {geom}/></body>'
+
+
+# ---- nothing to push ---------------------------------------------------------------------------------------------------
+
+# Two levers that swing in one plane, one across the other: their normal points out of the plane, but for rounding.
+CROSSED = """<mujoco><worldbody>
+<body><joint axis="0 1 0"/><geom type="capsule" size=".05" fromto="-.5 0 0 .5 0 0" {own}/></body>
+<body pos=".1 0 .1"><joint axis="0 1 0"/><geom type="capsule" size=".05" fromto="0 0 -.5 0 0 .5" {own}/></body>
+</worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize("condim", [1, 3])
+def test_normals_along_which_nothing_can_move_do_nothing(condim):
+    touching, apart = (uk.load(CROSSED.format(own=own)) for own in (f'condim="{condim}"', 'contype="0"'))
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=(None, 0, 0))
+    def step(model, q, v):
+        return uk.step(model, uk.initial_state(model, q=q, v=v), None, uk.LCP())
+
+    rng = np.random.default_rng(0)
+    q, v = jnp.asarray(rng.uniform(-0.3, 0.3, (40, 2))), jnp.asarray(rng.normal(size=(40, 2)))
+    meets = jax.vmap(lambda q: uk.contacts(touching, uk.initial_state(touching, q=q)).active.any())
+    assert meets(q).all()
+    np.testing.assert_allclose(step(touching, q, v).v, step(apart, q, v).v, atol=1e-12)
 
 
 # ---- rest ----------------------------------------------------------------------------------------------------------

@@ -41,7 +41,12 @@ EFFECTS = (
 
 
 def check(m, *effects: str, samples: int, seed: int = 1, share: float = 0.5, method=LCP) -> uk.GradientReport:
-    """No derivative is wrong, the given groups matter, and most directions could be compared."""
+    """No derivative is wrong, the given groups matter, and most directions could be compared.
+
+    Those at states that have no derivative count as not compared. Robots of capsules that share an end at a joint find
+    many: that joint on the ground is two contacts at one point, of which nothing decides which one rubs (see
+    `STRAIGHT` below). For gymnasium's hopper 30 of 200 states are, all for that reason.
+    """
     report = uk.check_gradients(uk.load(m), method, samples=samples, seed=seed)
     assert not report.failed, str(report)
     groups = {group.group: group for group in report.groups}
@@ -49,7 +54,7 @@ def check(m, *effects: str, samples: int, seed: int = 1, share: float = 0.5, met
         assert groups[name].effect and groups[name].samples, f"{name}\n{report}"
     compared = sum(group.samples for group in report.groups)
     whole = sum(group.samples + group.boundary + group.rough for group in report.groups)
-    assert compared > share * whole and report.undetermined <= 0.2 * samples, str(report)
+    assert compared / whole * (1 - report.undetermined / samples) > share, str(report)
     return report
 
 

@@ -79,7 +79,11 @@ class Problem(NamedTuple):
 
 
 def problem(scene: Scene, kinds: RowKinds, stepping: i_.Stepping) -> Problem:
-    """The boxed problem of a scene: w = J v⁺ less what the rows ask for."""
+    """The boxed problem of a scene: w = J v⁺ less what the rows ask for.
+
+    Rows that point where nothing can move, such as out of the plane of a planar robot, have rounding errors for a
+    Jacobian. They are switched off: scaled like the others, they would lock whatever those point at.
+    """
     blocks = scalar_blocks(scene.frame, kinds)
     J = i_.matrix(scene.frame, kinds, blocks)
     moving, free = J @ scene.frame.v, J @ scene.free
@@ -88,7 +92,10 @@ def problem(scene: Scene, kinds: RowKinds, stepping: i_.Stepping) -> Problem:
     bounce = law.on & own.push & (rebound > 0) & (free < law.reach)
     X = scene.inverse @ J.T
     A = J @ X
-    p = x_.boxed(0.5 * (A + A.T), free - jnp.where(bounce, rebound, law.reach), law.fixed, law.mu, law.on, own)
+    mobility = jnp.diagonal(A)
+    around = law.weight + i_.mobility_of_points(scene.frame, kinds, scene.inverse, mobility)
+    on = law.on & (mobility > x_.Constants.of(A.dtype).still * around)
+    p = x_.boxed(0.5 * (A + A.T), free - jnp.where(bounce, rebound, law.reach), law.fixed, law.mu, on, own)
     return Problem(J, X, law, bounce, p)
 
 

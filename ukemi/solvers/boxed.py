@@ -74,11 +74,12 @@ class Constants(NamedTuple):
 
     delta: float  # regulariser of the scaled A
     slack: float  # violation, relative to the velocities at hand, that is noise
+    still: float  # mobility of a row, relative to that of the bodies, that is noise: its Jacobian's, squared
 
     @staticmethod
     def of(dtype) -> "Constants":
         """Those of a floating type."""
-        return Constants(1e-8, 1e-11) if dtype == jnp.float64 else Constants(1e-4, 1e-5)
+        return Constants(1e-8, 1e-11, 1e-24) if dtype == jnp.float64 else Constants(1e-4, 1e-5, 1e-10)
 
 
 def is_clamped(p: Boxed, own: Roles, side: Array) -> Array:
