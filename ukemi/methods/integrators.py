@@ -22,6 +22,7 @@ from ukemi.gradient import isolated
 from ukemi.kinematics import Kinematics, Velocities, integrate
 from ukemi.maps import pick
 from ukemi.model import Input, Model, State
+from ukemi.region import compact
 
 NAMES = ("Euler", "implicitfast", "implicit", "RK4")
 
@@ -114,9 +115,13 @@ def _free_dofs(model: Model) -> np.ndarray:
 
 def advance(model: Model, state: State, motion, inputs: Input) -> Moved:
     """Semi-implicit step with the integrator's own acceleration: velocities first, positions by the new ones."""
+    return compact(_advance)(model, state, motion.kin, motion.effective, inputs)
+
+
+def _advance(model: Model, state: State, kin: Kinematics, acceleration: Array, inputs: Input) -> Moved:
     h = model.options.timestep
-    v = spatial.materialize(state.v + h * motion.effective)
-    return Moved(integrate(model.tree, state.q, v, h), v, moved_activation(model, state, motion.kin, inputs))
+    v = spatial.materialize(state.v + h * acceleration)
+    return Moved(integrate(model.tree, state.q, v, h), v, moved_activation(model, state, kin, inputs))
 
 
 def moved_activation(model: Model, state: State, kin: Kinematics, inputs: Input) -> Array:
@@ -133,6 +138,10 @@ def advance_slopes(model: Model, state: State, inputs: Input, rate: Array, chang
     """
     # apart from the step: see `gradient.isolated`
     state, rate, change, velocity = spatial.materialize((state, rate, change, velocity))
+    return compact(_advance_slopes)(model, state, inputs, rate, change, velocity)
+
+
+def _advance_slopes(model: Model, state: State, inputs: Input, rate: Array, change: Array, velocity: Array) -> Array:
     h, nv, tree, dtype = model.options.timestep, model.nv, model.tree, velocity.dtype
     carried, scaled = np.eye(nv, dtype=dtype), h * change
     if len(tree.quat_joints):

@@ -106,10 +106,14 @@ class LCP(Method):
 
     def _after(self, state: State, inputs: Input, here: b_.Here, z: p_.Impulses, facts) -> State:
         model = here.model
-        q = integrate(model.tree, state.q, self._rate(state.v, z, model.options.timestep), model.options.timestep)
-        moved = q, z.v, moved_activation(model, state, here.kin, inputs)
+        moved = compact(self._moved)(model, state, here.kin, inputs, z)
         status = bit(Status.CONTACT_OVERFLOW, here.contacts.overflow)
         return arrive(model, state, moved, (*facts, status), p_.names(here.contacts), z.side)
+
+    def _moved(self, model: Model, state: State, kin: Kinematics, inputs: Input, z: p_.Impulses):
+        h = model.options.timestep
+        q = integrate(model.tree, state.q, self._rate(state.v, z, h), h)
+        return q, z.v, moved_activation(model, state, kin, inputs)
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts, and their mean forces (nc, dim) over the step in the contacts' frames."""
