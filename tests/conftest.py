@@ -15,16 +15,17 @@ jax.config.update("jax_enable_x64", True)
 
 
 MAPS = 20_000  # of the 65,530 memory maps that Linux allows a process by default
+PAGES = 3 << 18  # 3 GB
 
 
 @pytest.fixture(autouse=True, scope="module")
-def few_memory_maps():
-    """Forget compiled programs in time: each holds up to hundreds of memory maps, and without any XLA crashes."""
+def forget_programs():
+    """Drop compiled programs in time: each holds memory and up to hundreds of maps of it, without which XLA crashes."""
     yield
     try:
-        with open("/proc/self/maps", "rb") as maps:
-            held = sum(1 for _ in maps)
+        with open("/proc/self/maps", "rb") as maps, open("/proc/self/statm") as sizes:
+            maps, pages = sum(1 for _ in maps), int(sizes.read().split()[1])
     except FileNotFoundError:  # not on Linux
         return
-    if held > MAPS:
+    if maps > MAPS or pages > PAGES:
         jax.clear_caches()

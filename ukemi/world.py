@@ -18,8 +18,14 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters.partial_eval import dce_jaxpr
 
+from ukemi.errors import GradientError
 from ukemi.gradient import recomputing
 from ukemi.region import compact
+
+REFUSED = (
+    "This derivative has no reverse mode: it is a derivative already, and takes loops of unknown length. For second "
+    "derivatives take forward mode over reverse mode: jax.hessian, or jax.jvp of jax.grad."
+)
 
 
 def of_one_world(function: Callable) -> Callable:
@@ -239,7 +245,10 @@ def _transpose(cotangents, *args, closed: ClosedJaxpr, size, mapped, linear):
 
         return jax.linear_transpose(of_wanted, *[closed.in_avals[k] for k in wanted])(list(values[len(given) :]))
 
-    pulled = jax.make_jaxpr(pull)(*[closed.in_avals[k] for k in given], *[closed.out_avals[k] for k in live])
+    try:
+        pulled = jax.make_jaxpr(pull)(*[closed.in_avals[k] for k in given], *[closed.out_avals[k] for k in live])
+    except (AssertionError, NotImplementedError, TypeError, ValueError) as error:  # JAX has many ways to say it
+        raise GradientError(REFUSED) from error
     own = [*mapped[: len(given)], *(size is not None for _ in live)]
     out = _bind([*args[: len(given)], *(cotangents[k] for k in live)], pulled, size, own, len(live))
     found = [x.sum(0) if size is not None and not mapped[k] else x for k, x in zip(wanted, out, strict=True)]
