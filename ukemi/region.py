@@ -33,7 +33,7 @@ OTHERS = ("jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "custom_vm
 LAX = {p.name for p in vars(jax.lax).values() if isinstance(p, Primitive)}
 NATIVE = {name for name in LAX if not any(part in name for part in FOREIGN)} | {*OURS, *OTHERS}
 LARGE = 1 << 20  # bytes of an array that had better be worked on by several threads
-PRODUCTS = 1 << 20  # multiplications of a matrix product that a library does better
+PRODUCTS = 1 << 15  # multiplications of a matrix product that a library does better
 MOST = 2000  # operations in a call: the time to compile one grows faster than its size
 LEAST = 3  # operations worth a call
 
