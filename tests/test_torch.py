@@ -302,7 +302,8 @@ def test_initial_states():
     model = uk.load("ball")
     assert_same(ut.initial_state(model, "rolling"), uk.initial_state(model, "rolling"))
     states = ut.initial_state(model, "rolling", batch=3)
-    assert [tuple(x.shape) for x in jax.tree.leaves(states)] == [(3, 7), (3, 6), (3, 0), (3,), (3,), (3, 6), (3,)]
+    alone = jax.tree.leaves(uk.initial_state(model, "rolling"))
+    assert [tuple(x.shape) for x in jax.tree.leaves(states)] == [(3, *x.shape) for x in alone]
     v = leaf(np.arange(6.0))
     moved = ut.initial_state(model, batch=2, v=v)
     moved.v[0].sum().backward()
