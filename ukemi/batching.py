@@ -5,6 +5,7 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 
 from ukemi.region import compact
+from ukemi.tracing import replaced
 
 
 def one_by_one(function, in_lockstep=None):
@@ -32,10 +33,7 @@ def one_by_one(function, in_lockstep=None):
 
         def in_turn(*flat):
             def world(own):
-                full = list(flat)
-                for k, value in zip(mapped, own, strict=True):
-                    full[k] = value
-                return call(*jax.tree.unflatten(tree, full))
+                return call(*jax.tree.unflatten(tree, replaced(flat, mapped, own)))
 
             return lax.map(world, [flat[k] for k in mapped])
 

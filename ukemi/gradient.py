@@ -17,6 +17,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from ukemi.errors import GradientError
 from ukemi.region import compact
+from ukemi.tracing import is_smooth, of_some
 
 
 def is_zero(tangent) -> bool:
@@ -33,26 +34,19 @@ def pushforward(function: Callable, primals, tangents) -> Any:
     """Derivative of `function(primals)` along `tangents`, whose leaves may be SymbolicZero; None if all are."""
     leaves, structure = jax.tree.flatten(primals)
     along = jax.tree.leaves(tangents, is_leaf=is_zero)
-    live = [k for k, t in enumerate(along) if not is_zero(t) and _differentiable(leaves[k])]
+    live = [k for k, t in enumerate(along) if not is_zero(t) and is_smooth(leaves[k])]
     if not live:
         return None
 
-    def of_live(*values):
-        full = list(leaves)
-        for k, value in zip(live, values, strict=True):
-            full[k] = value
-        return function(jax.tree.unflatten(structure, full))
+    def of_leaves(*leaves):
+        return function(jax.tree.unflatten(structure, leaves))
 
-    return jax.jvp(of_live, [leaves[k] for k in live], [along[k] for k in live])[1]
-
-
-def _differentiable(leaf) -> bool:
-    return jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
+    return jax.jvp(of_some(of_leaves, leaves, live), [leaves[k] for k in live], [along[k] for k in live])[1]
 
 
 def zero_tangent(value):
     """Tangents of outputs that do not depend on the inputs, float0 for integers."""
-    return jax.tree.map(lambda x: jnp.zeros_like(x) if _differentiable(x) else _float0(x), value)
+    return jax.tree.map(lambda x: jnp.zeros_like(x) if is_smooth(x) else _float0(x), value)
 
 
 def _float0(x):

@@ -20,6 +20,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
 from ukemi.platform import compiles_calls
+from ukemi.tracing import is_smooth, of_some, replaced, trace
 
 # Operations of `jax.lax` that XLA's emitter refuses or makes from calls of a library; linear algebra is in
 # `jax.lax.linalg`. What is not NATIVE stays outside: XLA could not compile a call with it.
@@ -44,13 +45,8 @@ def compact(function: Callable) -> Callable:
     def call(*args):
         if not compiles_calls():
             return function(*args)
-        flat, tree = jax.tree.flatten(args)
-
-        def of_leaves(*flat):
-            return function(*jax.tree.unflatten(tree, flat))
-
-        closed, shape = jax.make_jaxpr(of_leaves, return_shape=True)(*flat)
-        return jax.tree.unflatten(jax.tree.structure(shape), _run(closed, *flat))
+        closed, flat, structure = trace(function, args)
+        return jax.tree.unflatten(structure, _run(closed, *flat))
 
     return call
 
@@ -67,13 +63,14 @@ def _run(closed: ClosedJaxpr, *args) -> list:
     eqns, outvars = _without_barriers(jaxpr)
     runs = _runs(eqns)
     wanted = [_reads(run) for run in runs] + [_variables(outvars)]
+    last = {v: k for k, reads in enumerate(wanted) for v in reads}
     for k, run in enumerate(runs):
         if _is_inlined(run[0]):
             made, out = run[0].outvars, _run(_closed(run[0].params["jaxpr"]), *map(value, run[0].invars))
         else:
             apart = _is_apart(run[0])
-            later, every = set().union(*wanted[k + 1 :]), [v for eqn in run for v in eqn.outvars]
-            made = [v for v in every if v in later]
+            every = [v for eqn in run for v in eqn.outvars]
+            made = [v for v in every if last.get(v, k) > k]
             inputs = [v for v in wanted[k] if v not in every]
             own, given = [v for v in inputs if v in constants], [v for v in inputs if v not in constants]
             names = jaxpr.debug_info.with_unknown_names()
@@ -205,9 +202,7 @@ def _marked(*args, closed: ClosedJaxpr) -> list[Array]:
     present = [k for k, x in enumerate(args) if x.size]
 
     def region(*values):
-        full = [jnp.zeros(x.shape, x.dtype) for x in args]
-        for k, value in zip(present, values, strict=True):
-            full[k] = value
+        full = replaced([jnp.zeros(x.shape, x.dtype) for x in args], present, values)
         # XLA aborts on an argument that nothing uses, as one may become when it simplifies: one number of each is used
         used = sum(x.ravel()[0].astype(jnp.float32) for x in values)
         return *_evaluate(*full, closed=closed), used
@@ -220,18 +215,11 @@ def _marked(*args, closed: ClosedJaxpr) -> list[Array]:
 
 def _differentiate(primals, tangents, *, closed: ClosedJaxpr):
     live = [k for k, t in enumerate(tangents) if type(t) is not ad.Zero]
-
-    def of_live(*values):
-        full = list(primals)
-        for k, value in zip(live, values, strict=True):
-            full[k] = value
-        return _evaluate(*full, closed=closed)
-
-    along = jax.jvp(of_live, [primals[k] for k in live], [tangents[k] for k in live])[1]
+    evaluate = of_some(jaxpr_as_fun(closed), primals, live)
+    along = jax.jvp(evaluate, [primals[k] for k in live], [tangents[k] for k in live])[1]
     out = _region_p.bind(*primals, closed=closed)
-    smooth = [jnp.issubdtype(x.dtype, jnp.inexact) for x in out]
-    none = [ad.Zero(typeof(x).to_tangent_aval()) for x in out]
-    return out, [t if own else zero for t, own, zero in zip(along, smooth, none, strict=True)]
+    still = [ad.Zero(typeof(x).to_tangent_aval()) for x in out]
+    return out, [t if is_smooth(x) else zero for x, t, zero in zip(out, along, still, strict=True)]
 
 
 def _batch(args, axes, *, closed: ClosedJaxpr):

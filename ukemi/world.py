@@ -21,6 +21,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from ukemi.errors import GradientError
 from ukemi.gradient import recomputing
 from ukemi.region import compact
+from ukemi.tracing import is_smooth, of_some, replaced, trace
 
 REFUSED = (
     "This derivative has no reverse mode: it is a derivative already, and takes loops of unknown length. For second "
@@ -32,15 +33,10 @@ def of_one_world(function: Callable) -> Callable:
     """`function` of pytrees of arrays that belong to one world, as one operation."""
 
     def call(*args):
-        flat, tree = jax.tree.flatten(args)
-
-        def of_leaves(*flat):
-            return function(*jax.tree.unflatten(tree, flat))
-
-        closed, shape = jax.make_jaxpr(of_leaves, return_shape=True)(*flat)
+        closed, flat, structure = trace(function, args)
         closed, captured = _without_tracers(closed)
         out = _bind([*captured, *map(jnp.asarray, flat)], closed)
-        return jax.tree.unflatten(jax.tree.structure(shape), out)
+        return jax.tree.unflatten(structure, out)
 
     return call
 
@@ -52,9 +48,7 @@ def _without_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list]:
     given = [(v, c) for v, c in pairs if isinstance(c, Tracer)]
     own = [(v, c) for v, c in pairs if not isinstance(c, Tracer)]
     names = jaxpr.debug_info.with_unknown_names()
-    jaxpr = jaxpr.replace(
-        constvars=[v for v, _ in own], invars=[v for v, _ in given] + jaxpr.invars, debug_info=names
-    )
+    jaxpr = jaxpr.replace(constvars=[v for v, _ in own], invars=[v for v, _ in given] + jaxpr.invars, debug_info=names)
     return ClosedJaxpr(jaxpr, [c for _, c in own]), [c for _, c in given]
 
 
@@ -88,38 +82,34 @@ def _in_turn(*args, closed: ClosedJaxpr, size, mapped, linear) -> list[Array]:
     """World after world; but columns of one Jacobian together, since they share all but the linear arguments."""
     if size is not None and not any(mapped[: len(args) - linear]):
         return _together(*args, closed=closed, size=size, mapped=mapped, linear=linear)
-    evaluate = compact(jaxpr_as_fun(closed)) if linear else jaxpr_as_fun(closed)
+    evaluate = jaxpr_as_fun(closed)
     if linear:
-        args = lax.optimization_barrier(args)  # see `gradient.isolated`
+        evaluate, args = compact(evaluate), lax.optimization_barrier(args)  # apart: see `gradient.isolated`
     if size is None:
         return evaluate(*args)
-
-    def world(_, own):
-        own = iter(own)
-        return None, evaluate(*[next(own) if m else x for x, m in zip(args, mapped, strict=True)])
-
-    return lax.scan(world, None, [x for x, m in zip(args, mapped, strict=True) if m], length=size)[1]
+    places = [k for k, m in enumerate(mapped) if m]
+    world = of_some(evaluate, args, places)
+    return lax.scan(lambda _, own: (None, world(*own)), None, [args[k] for k in places], length=size)[1]
 
 
 def _batch(args, axes, *, closed: ClosedJaxpr, size, mapped, linear):
     args = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(args, axes, strict=True)]
     batched = [axis is not None for axis in axes]
     length = next(x.shape[0] for x, own in zip(args, batched, strict=True) if own)
-    if size is None or not any(mapped[: len(args) - linear]):
-        if size is not None:  # columns of a Jacobian, in each world
-            together = partial(_together, closed=closed, size=size, mapped=mapped, linear=linear)
-            closed = jax.make_jaxpr(together)(*[x[0] if own else x for x, own in zip(args, batched, strict=True)])
-        out = _bind(args, closed, length, batched, linear)
-        return out, [0] * len(out)
-    # worlds of worlds are one batch
-    either = [m or own for m, own in zip(mapped, batched, strict=True)]
-    for k, x in enumerate(args):
-        if either[k]:
-            x = x if batched[k] else x[None]
-            x = x if mapped[k] else x[:, None]
-            args[k] = jnp.broadcast_to(x, (length, size, *x.shape[2:])).reshape(length * size, *x.shape[2:])
-    out = _bind(args, closed, length * size, either, linear)
-    return [x.reshape(length, size, *x.shape[1:]) for x in out], [0] * len(out)
+    if size is not None and any(mapped[: len(args) - linear]):  # worlds of worlds are one batch
+        either = [m or own for m, own in zip(mapped, batched, strict=True)]
+        for k, x in enumerate(args):
+            if either[k]:
+                x = x if batched[k] else x[None]
+                x = x if mapped[k] else x[:, None]
+                args[k] = jnp.broadcast_to(x, (length, size, *x.shape[2:])).reshape(length * size, *x.shape[2:])
+        out = _bind(args, closed, length * size, either, linear)
+        return [x.reshape(length, size, *x.shape[1:]) for x in out], [0] * len(out)
+    if size is not None:  # columns of a Jacobian, in each world
+        together = partial(_together, closed=closed, size=size, mapped=mapped, linear=linear)
+        closed = jax.make_jaxpr(together)(*[x[0] if own else x for x, own in zip(args, batched, strict=True)])
+    out = _bind(args, closed, length, batched, linear)
+    return out, [0] * len(out)
 
 
 # ---- its derivative --------------------------------------------------------------------------------------------------
@@ -136,7 +126,7 @@ class _Slope(NamedTuple):
 
 
 def _differentiate(primals, tangents, *, closed: ClosedJaxpr, size, mapped, linear):
-    live = [k for k, t in enumerate(tangents) if type(t) is not ad.Zero and _is_smooth(closed.in_avals[k])]
+    live = [k for k, t in enumerate(tangents) if type(t) is not ad.Zero and is_smooth(closed.in_avals[k])]
     # what is linear is a derivative: second ones need no reverse mode of it, and there is no search to keep
     slope = (_along if linear else _linearized)(closed, tuple(live))
     count = len(closed.out_avals)
@@ -152,16 +142,11 @@ def _differentiate(primals, tangents, *, closed: ClosedJaxpr, size, mapped, line
 
 @lru_cache(16)  # a scan asks twice
 def _linearized(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
-    trees, smooth, count = [], [_is_smooth(x) for x in closed.out_avals], len(closed.out_avals)
+    trees, smooth, count = [], [is_smooth(x) for x in closed.out_avals], len(closed.out_avals)
 
     def run(*args):
-        def of_live(*values):
-            full = list(args)
-            for k, value in zip(live, values, strict=True):
-                full[k] = value
-            return jaxpr_as_fun(closed)(*full)
-
-        out, push = jax.linearize(recomputing(of_live), *[args[k] for k in live])
+        evaluate = of_some(jaxpr_as_fun(closed), args, live)
+        out, push = jax.linearize(recomputing(evaluate), *[args[k] for k in live])
         kept, tree = jax.tree.flatten(push)
         trees.append(tree)
         return [*out, *kept]
@@ -203,21 +188,11 @@ def _along(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
     count = len(closed.in_avals)
 
     def push(*args):
-        full, along = list(args[:count]), list(args[count:])
-
-        def of_live(*values):
-            for k, value in zip(live, values, strict=True):
-                full[k] = value
-            return jaxpr_as_fun(closed)(*full)
-
-        return jax.jvp(of_live, [full[k] for k in live], along)[1]
+        primals, along = args[:count], list(args[count:])
+        return jax.jvp(of_some(jaxpr_as_fun(closed), primals, live), [primals[k] for k in live], along)[1]
 
     pushed = jax.make_jaxpr(push)(*closed.in_avals, *[closed.in_avals[k] for k in live])
     return _Slope(closed, pushed, list(range(count + len(live))), len(live), [True] * len(closed.out_avals))
-
-
-def _is_smooth(aval) -> bool:
-    return jnp.issubdtype(aval.dtype, jnp.inexact)
 
 
 def _depending(jaxpr: Jaxpr, variables) -> list[bool]:
@@ -236,11 +211,11 @@ def _transpose(cotangents, *args, closed: ClosedJaxpr, size, mapped, linear):
     live = [k for k, c in enumerate(cotangents) if type(c) is not ad.Zero]
 
     def pull(*values):
+        still = [jnp.zeros(x.shape, x.dtype) for x in closed.in_avals[len(given) :]]
+        evaluate = of_some(jaxpr_as_fun(closed), [*values[: len(given)], *still], wanted)
+
         def of_wanted(*tangents):
-            full = [*values[: len(given)], *(jnp.zeros(x.shape, x.dtype) for x in closed.in_avals[len(given) :])]
-            for k, tangent in zip(wanted, tangents, strict=True):
-                full[k] = tangent
-            out = jaxpr_as_fun(closed)(*full)
+            out = evaluate(*tangents)
             return [out[k] for k in live]
 
         return jax.linear_transpose(of_wanted, *[closed.in_avals[k] for k in wanted])(list(values[len(given) :]))
@@ -252,8 +227,7 @@ def _transpose(cotangents, *args, closed: ClosedJaxpr, size, mapped, linear):
     own = [*mapped[: len(given)], *(size is not None for _ in live)]
     out = _bind([*args[: len(given)], *(cotangents[k] for k in live)], pulled, size, own, len(live))
     found = [x.sum(0) if size is not None and not mapped[k] else x for k, x in zip(wanted, out, strict=True)]
-    found = dict(zip(wanted, found, strict=True))
-    return [found.get(k) for k in range(len(args))]
+    return replaced([None] * len(args), wanted, found)
 
 
 _world_p.def_impl(_together)

@@ -34,6 +34,7 @@ from ukemi.methods.stepping import Effort, Path, retrace, retrace_reversibly, se
 from ukemi.model import Input, Model, State, blank_cache
 from ukemi.rules import Exact, FromDistance, Rule, require
 from ukemi.status import Status, bit
+from ukemi.tracing import replaced
 
 ADJOINTS = ("checkpointed", "backsolve")
 ROUNDING = 1e-6  # share of a time step by which a time may miss its end
@@ -305,10 +306,7 @@ def _opened(problem: Problem, which: tuple[int, ...]) -> tuple[Array, Callable[[
     theta, unravel = ravel_pytree([leaves[k] for k in which]) if which else (start, lambda _: [])
 
     def given(theta: Array) -> Problem:
-        full = list(leaves)
-        for k, value in zip(which, unravel(theta), strict=True):
-            full[k] = value
-        model, inputs, length = jax.tree.unflatten(structure, full)
+        model, inputs, length = jax.tree.unflatten(structure, replaced(leaves, which, unravel(theta)))
         return problem._replace(model=model, inputs=inputs, length=length)
 
     return theta, given

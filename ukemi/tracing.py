@@ -1,0 +1,37 @@
+"""Functions as JAX's operations see them: of flat arguments, and of some of these alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr
+
+
+def trace(function: Callable, args) -> tuple[ClosedJaxpr, list, Any]:
+    """`function` of the leaves of `args`, these leaves, and the structure of what it returns."""
+    flat, tree = jax.tree.flatten(args)
+
+    def of_leaves(*flat):
+        return function(*jax.tree.unflatten(tree, flat))
+
+    closed, shape = jax.make_jaxpr(of_leaves, return_shape=True)(*flat)
+    return closed, flat, jax.tree.structure(shape)
+
+
+def replaced(values, places, new) -> list:
+    """The values with `new` ones at `places`."""
+    full = list(values)
+    for k, value in zip(places, new, strict=True):
+        full[k] = value
+    return full
+
+
+def of_some(function: Callable, args, places) -> Callable:
+    """`function(*args)` as a function of the arguments at `places`."""
+    return lambda *some: function(*replaced(args, places, some))
+
+
+def is_smooth(value) -> bool:
+    """Whether an array, or the type of one, can have a derivative."""
+    return jnp.issubdtype(jnp.result_type(value), jnp.inexact)
