@@ -7,7 +7,7 @@ a matrix into a contraction over leading axes, which that backend hands to a thr
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, typeof
+from jax import Array, lax, typeof
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -41,7 +41,14 @@ def pick_rows(a: Array, index: np.ndarray) -> Array:
 
 
 def _gather(a: Array, *, index: _Index) -> Array:
-    return a.at[..., index.array].get(mode="promise_in_bounds", unique_indices=False)
+    *_, last = range(a.ndim)
+    where = lax.GatherDimensionNumbers(tuple(range(last)), (last,), (last,))
+    return _gathered(a, index, where, (*a.shape[:-1], 1))
+
+
+def _gathered(a: Array, index: _Index, where: lax.GatherDimensionNumbers, size: tuple[int, ...]) -> Array:
+    """One operation; indexing would compile tests for negative positions with it."""
+    return lax.gather(a, index.array[..., None], where, size, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 def _abstract(a, *, index: _Index):
@@ -79,7 +86,7 @@ _pick_rows_p = Primitive("ukemi_pick_rows")
 
 
 def _gather_rows(a: Array, *, index: _Index) -> Array:
-    return a.at[index.array].get(mode="promise_in_bounds")
+    return _gathered(a, index, lax.GatherDimensionNumbers((1,), (0,), (0,)), (1, a.shape[1]))
 
 
 def _abstract_rows(a, *, index: _Index):

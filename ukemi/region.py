@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, typeof
+from jax import Array, lax, typeof
 from jax.core import Tracer
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
@@ -204,11 +204,11 @@ def _marked(*args, closed: ClosedJaxpr) -> list[Array]:
     def region(*values):
         full = replaced([jnp.zeros(x.shape, x.dtype) for x in args], present, values)
         # XLA aborts on an argument that nothing uses, as one may become when it simplifies: one number of each is used
-        used = sum(x.ravel()[0].astype(jnp.float32) for x in values)
-        return *_evaluate(*full, closed=closed), used
+        first = [lax.slice(x, (0,) * x.ndim, (1,) * x.ndim).reshape(1).astype(jnp.float32) for x in values]
+        return *_evaluate(*full, closed=closed), jnp.concatenate(first)
 
     # XLA moves constants in, and aborts on the unused argument of a large one: here it sees none
-    out = jax.jit(region)(*jax.lax.optimization_barrier([args[k] for k in present]))
+    out = jax.jit(region)(*lax.optimization_barrier([args[k] for k in present]))
     marked: Any = set_xla_metadata(out, xla_cpu_small_call="true", inlineable="false")
     return list(marked)[:-1]
 

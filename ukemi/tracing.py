@@ -1,4 +1,4 @@
-"""Functions as JAX's operations see them: of flat arguments, and of some of these alone."""
+"""Functions as JAX's operations see them: of flat arguments, of some of these alone, without what nobody uses."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,17 +6,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
+from jax.interpreters.partial_eval import dce_jaxpr
 
 
 def trace(function: Callable, args) -> tuple[ClosedJaxpr, list, Any]:
-    """`function` of the leaves of `args`, these leaves, and the structure of what it returns."""
+    """The operations that `function` of the leaves of `args` needs, these leaves, and the structure of its result."""
     flat, tree = jax.tree.flatten(args)
 
     def of_leaves(*flat):
         return function(*jax.tree.unflatten(tree, flat))
 
     closed, shape = jax.make_jaxpr(of_leaves, return_shape=True)(*flat)
-    return closed, flat, jax.tree.structure(shape)
+    needed, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), instantiate=True)
+    return ClosedJaxpr(needed, closed.consts), flat, jax.tree.structure(shape)
 
 
 def replaced(values, places, new) -> list:
