@@ -8,7 +8,9 @@ import pytest
 import ukemi as uk
 from ukemi.kinematics import integrate
 from ukemi.methods.base import columns
+from ukemi.methods.integrators import takes_forces_of_joints
 from ukemi.model import as_input
+from ukemi.slopes import has_plain_forces
 from ukemi.tree import FREE
 
 EVERYTHING = """
@@ -90,6 +92,33 @@ def test_everything_at_once(integrator, cone, condim):
     assert_agrees(model, method, state, ctrl)
 
 
+JOINTS = """
+<mujoco><option timestep=".01" integrator="implicitfast" gravity="0 0 -2"/><worldbody>
+  <body pos="0 0 1"><joint type="free" stiffness="3" damping=".1"/><geom type="box" size=".2 .15 .05"/>
+    <body pos=".2 0 0"><joint name="ball" type="ball" stiffness=".4" springdamper="0 0" damping=".02"/>
+      <geom type="capsule" fromto="0 0 0 .2 0 .1" size=".03"/>
+      <body pos=".2 0 .1"><joint name="weak" axis="0 1 .3" damping=".01" actuatorfrcrange="-.1 .1"/>
+        <geom type="capsule" fromto="0 0 0 .2 0 0" size=".02"/></body></body>
+    <body pos="-.2 0 0"><joint name="firm" axis="0 1 0" stiffness="1" springref="20"/>
+      <geom type="capsule" fromto="0 0 0 -.3 0 0" size=".03"/></body></body></worldbody>
+  <actuator><position joint="weak" kp="{gain}" kv=".05"/>
+    <general joint="firm" gainprm="2 .3 -.2" gaintype="affine" biastype="affine" biasprm=".1 -1 -.1" gear="1.5"/>
+    <general joint="firm" dyntype="filter" dynprm=".05" gainprm="1 0 .4" gaintype="affine"/></actuator></mujoco>"""
+
+
+@pytest.mark.parametrize("gain", [0.02, 20])
+def test_forces_of_joints_have_closed_forms(gain):
+    """Springs of rotations, and slopes in velocity that are taken implicitly, of actuators at a limit or not."""
+    model, rng = uk.load(JOINTS.format(gain=gain)), np.random.default_rng(3)
+    assert has_plain_forces(model) and takes_forces_of_joints("implicitfast", model)
+    q = integrate(model.tree, model.joints.qpos0, jnp.asarray(rng.normal(size=model.nv)), 1.0)
+    state = uk.initial_state(model, q=q, v=jnp.asarray(2 * rng.normal(size=model.nv)), act=jnp.asarray([0.4]))
+    ctrl = jnp.asarray([0.5, -0.7, 0.3])
+    assert_agrees(model, uk.Soft(), state, ctrl)
+    force = uk.Soft().forward(model, state, as_input(model, ctrl)).actuation.qfrc
+    assert (jnp.abs(force[9]) == 0.1) == (gain == 20)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -102,6 +131,19 @@ def test_built_in_models(name):
     model = uk.load(name)
     state, ctrl = contact_state(model, uk.Soft())
     assert_agrees(model, uk.Soft(), state, ctrl)
+
+
+@pytest.mark.parametrize("method", [uk.Soft(), uk.LCP()], ids=["Soft", "LCP"])
+def test_more_contacts_than_are_worked_on_at_a_time(method):
+    """A plate on 36 feet, of 40 slots: chunks of 16, of which the last one overlaps."""
+    feet = "".join(f'<geom size=".02" pos="{.1 * i} {.1 * j} -.05" condim="3"/>' for i in range(6) for j in range(6))
+    plate = f'<body pos="0 0 .0697"><freejoint/><geom type="box" size=".3 .3 .02" pos=".25 .25 0"/>{feet}</body>'
+    ground = '<geom type="plane" size="9 9 1" friction=".6" contype="1"/>'
+    quiet = '<default><geom contype="0" conaffinity="1"/></default>'
+    model = uk.load(f"<mujoco>{quiet}<worldbody>{ground}{plate}</worldbody></mujoco>", contacts=40)
+    state = uk.initial_state(model, v=jnp.asarray([0.3, -0.1, -0.02, 0.01, -0.02, 0.05]))
+    assert uk.contacts(model, state).active.sum() == 36
+    assert_agrees(model, method, state, None)
 
 
 def test_parameters_by_name():

@@ -25,7 +25,7 @@ MIN_FRICTION = 1e-5
 
 
 class ContactParameters(NamedTuple):
-    """Parameters of pairs of geoms, mixed from the two or taken from an explicit pair."""
+    """Parameters of contacts, mixed from their two geoms or taken from an explicit pair."""
 
     friction: Array  # (n, 5)
     restitution: Array  # (n,)
@@ -36,45 +36,61 @@ class ContactParameters(NamedTuple):
     weight: Array  # (n,) inverse weight of the two bodies against translation [1/kg]
 
 
-def pair_parameters(model: Model) -> ContactParameters:
-    """MuJoCo's rules: the geom of higher priority decides; else friction is the larger, the others are mixed."""
+def contact_parameters(model: Model, pair: Array) -> ContactParameters:
+    """MuJoCo's rules for contacts of pairs (n,): the geom of higher priority decides; else friction is the larger, the
+    others are mixed.
+    """
     geoms, layout = model.geoms, model.pairs.layout
-    a, b = layout.geoms.T
-    rank = geoms.layout.priority
-    first, second = (rank[a] > rank[b])[:, None], (rank[a] < rank[b])[:, None]
-    total = geoms.solmix[a] + geoms.solmix[b]
+    weight = model.bodies.invweight[:, 0][geoms.layout.body]
+    tables = geoms.friction, geoms.restitution, geoms.solref, geoms.solimp, geoms.solmix, weight
+    both = _rows(tables, jnp.asarray(layout.geoms)[pair])
+    friction, restitution, solref, solimp, solmix, weight = both
+    total = solmix.sum(-1)
     none = total < TINY
-    share = jnp.where(none, 0.5, geoms.solmix[a] / jnp.where(none, 1.0, total))[:, None]
-    share = jnp.where(first, 1.0, jnp.where(second, 0.0, share))
-    friction = jnp.maximum(geoms.friction[a], geoms.friction[b])
-    friction = jnp.where(first, geoms.friction[a], jnp.where(second, geoms.friction[b], friction))
-    friction = friction[:, np.array([0, 0, 1, 2, 2])]
-    direct = ((geoms.solref[a][:, :1] <= 0) | (geoms.solref[b][:, :1] <= 0)) & ~(first | second)
-    solref = share * geoms.solref[a] + (1 - share) * geoms.solref[b]
-    solref = jnp.where(direct, jnp.minimum(geoms.solref[a], geoms.solref[b]), solref)
-    solimp = share * geoms.solimp[a] + (1 - share) * geoms.solimp[b]
-    restitution = jnp.maximum(geoms.restitution[a], geoms.restitution[b])
-    slip = jnp.zeros_like(solref)
+    share = jnp.where(none, 0.5, solmix[:, 0] / jnp.where(none, 1.0, total))[:, None]
+    blend = jnp.maximum(friction[:, 0], friction[:, 1])
+    direct = (solref[..., 0] <= 0).any(-1)[:, None]
+    rank = geoms.layout.priority[layout.geoms]
+    if (rank[:, 0] != rank[:, 1]).any():
+        ahead = jnp.asarray(np.sign(rank[:, 0] - rank[:, 1]))[pair][:, None]
+        share = jnp.where(ahead > 0, 1.0, jnp.where(ahead < 0, 0.0, share))
+        blend = jnp.where(ahead > 0, friction[:, 0], jnp.where(ahead < 0, friction[:, 1], blend))
+        direct = direct & (ahead == 0)
+    mixed = share * solref[:, 0] + (1 - share) * solref[:, 1]
+    out = ContactParameters(
+        friction=blend[:, np.array([0, 0, 1, 2, 2])],
+        restitution=restitution.max(-1),
+        solref=jnp.where(direct, solref.min(1), mixed),
+        solref_friction=jnp.zeros_like(mixed),
+        solimp=share * solimp[:, 0] + (1 - share) * solimp[:, 1],
+        margin=reach_of_pairs(model)[0][pair],
+        weight=weight.sum(-1),
+    )
+    out = _listed(model, pair, out)
+    return out._replace(friction=jnp.maximum(out.friction, MIN_FRICTION))
+
+
+def _listed(model: Model, pair: Array, mixed: ContactParameters) -> ContactParameters:
+    """What explicit pairs say instead."""
     pairs = model.pairs
-    if len(pairs.margin):
-        listed, k = (layout.explicit >= 0)[:, None], np.maximum(layout.explicit, 0)
-        friction = jnp.where(listed, pairs.friction[k], friction)
-        restitution = jnp.where(listed[:, 0], pairs.restitution[k], restitution)
-        solref = jnp.where(listed, pairs.solref[k], solref)
-        solimp = jnp.where(listed, pairs.solimp[k], solimp)
-        slip = jnp.where(listed, pairs.solref_friction[k], slip)
-    body = geoms.layout.body[layout.geoms]
-    weight = model.bodies.invweight[:, 0][body].sum(-1)
-    friction = jnp.maximum(friction, MIN_FRICTION)
-    return ContactParameters(friction, restitution, solref, slip, solimp, reach_of_pairs(model)[0], weight)
+    if not len(pairs.margin):
+        return mixed
+    k = jnp.asarray(pairs.layout.explicit)[pair]
+    names = "friction", "restitution", "solref", "solref_friction", "solimp"
+    own = _rows([getattr(pairs, name) for name in names], jnp.maximum(k, 0))
+    listed = {
+        name: jnp.where((k >= 0).reshape(-1, *(1,) * (x.ndim - 1)), x, getattr(mixed, name))
+        for name, x in zip(names, own, strict=True)
+    }
+    return mixed._replace(**listed)
 
 
-def of_contacts(table: ContactParameters, pair: Array) -> ContactParameters:
-    """Rows of the table for each contact, in one gather."""
-    widths = [leaf.shape[1] if leaf.ndim > 1 else 1 for leaf in table]
-    packed = jnp.concatenate([leaf.reshape(len(leaf), -1) for leaf in table], -1)
-    parts = jnp.split(spatial.materialize(packed[pair]), np.cumsum(widths)[:-1], -1)
-    return ContactParameters(*(p[:, 0] if leaf.ndim == 1 else p for p, leaf in zip(parts, table, strict=True)))
+def _rows(tables, index: Array) -> list[Array]:
+    """Rows of tables at positions of any shape, in one gather."""
+    widths = [table.shape[1] if table.ndim > 1 else 1 for table in tables]
+    packed = jnp.concatenate([table.reshape(len(table), -1) for table in tables], -1)
+    parts = jnp.split(spatial.materialize(packed[index]), np.cumsum(widths)[:-1], -1)
+    return [part[..., 0] if table.ndim == 1 else part for part, table in zip(parts, tables, strict=True)]
 
 
 class Lever(NamedTuple):
@@ -138,7 +154,7 @@ def contact_law(model: Model, contacts: Contacts, kinds: RowKinds, velocity: Arr
     """Softness of contacts whose rows move at `velocity` (n, dim)."""
     dim = kinds.dim
     own = np.arange(1, dim) < model.pairs.layout.condim[:, None]  # directions that the pair's own dimension has
-    prm = of_contacts(pair_parameters(model), contacts.pair)
+    prm = contact_parameters(model, contacts.pair)
     friction = jnp.where(jnp.asarray(own)[contacts.pair], prm.friction[:, : dim - 1], 0.0)
     soft = contact_softness(model, prm, kinds, contacts.distance)
     aref = -soft.damping * velocity - jnp.where(np.arange(dim) == 0, soft.push[:, None], 0.0)

@@ -46,7 +46,7 @@ def actuation(model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctr
     if limited.any():
         at_limit = saturated(model, qfrc)
         low, high = model.joints.actuator_range[model.tree.dof_joint].T
-        slope = jnp.where((_drives(model) & at_limit).any(1), 0.0, slope)
+        slope = jnp.where((drives(model) & at_limit).any(1), 0.0, slope)
         qfrc = jnp.where(limited, jnp.clip(qfrc, low, high), qfrc)
     return Actuation(length, velocity, force, moment, act_dot, qfrc, slope)
 
@@ -93,7 +93,7 @@ def activation_motion(model: Model, kin, q, act: Array, ctrl: Array) -> tuple[Ar
     return activation_rate(model, act, _clamped(model, ctrl)), length
 
 
-def _drives(model: Model) -> np.ndarray:
+def drives(model: Model) -> np.ndarray:
     """Mask (nu, nv): the actuator's transmission is the joint of this dof."""
     layout = model.actuators.layout
     joint = np.where(np.array(layout.transmission) == "site", -1, layout.target[:, 0])

@@ -14,7 +14,7 @@ from jax import Array
 from ukemi import spatial
 from ukemi.collide.detect import bounding_capsules
 from ukemi.constraint import Block, Frame, frame_of, scalar_blocks
-from ukemi.contact import Lever, contact_jacobian, contact_lever, of_contacts, pair_parameters
+from ukemi.contact import Lever, contact_jacobian, contact_lever, contact_parameters
 from ukemi.kinematics import Kinematics, Velocities, geom_frames
 from ukemi.model import Model
 from ukemi.penalty import RowKinds
@@ -140,7 +140,7 @@ def _scalar_law(model: Model, block: Block, kind: str, moving: Array, h: Array, 
 
 def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options: Stepping) -> Law:
     model, contacts, normal = frame.model, frame.contacts, np.arange(kinds.dim) == 0
-    prm = of_contacts(pair_parameters(model), contacts.pair)
+    prm = contact_parameters(model, contacts.pair)
     own = np.arange(kinds.dim) < model.pairs.layout.condim[:, None]
     mu = jnp.pad(prm.friction[:, : kinds.dim - 1], ((0, 0), (1, 0)))
     mu = jnp.where(jnp.asarray(own)[contacts.pair], mu, 0.0)

@@ -12,7 +12,7 @@ from jax import Array
 
 from ukemi import impulse as i_
 from ukemi.constraint import Frame, scalar_blocks
-from ukemi.contact import of_contacts, pair_parameters
+from ukemi.contact import contact_parameters
 from ukemi.penalty import RowKinds
 from ukemi.solvers.boxed import CLAMPED, roles
 from ukemi.turning import Change, Follow, Turning, ridden, wrench_slopes
@@ -51,7 +51,7 @@ def contact_slopes(kinds: RowKinds, stepping: i_.Stepping, motion: Motion, z: Of
     model, nv = frame.model, len(frame.v)
     n, h = kinds.contacts, model.options.timestep
     side, bounce = z.side.reshape(n, dim), z.bounce.reshape(n, dim)[:, 0]
-    prm = of_contacts(pair_parameters(model), frame.contacts.pair)
+    prm = contact_parameters(model, frame.contacts.pair)
     phi = frame.contacts.distance - prm.margin
     clamped = frame.contacts.active[:, None] & (side == CLAMPED)
     rates = jnp.stack([motion.after, frame.v, motion.shift], -1)

@@ -17,7 +17,7 @@ from ukemi import spatial
 from ukemi.collide.detect import Contacts
 from ukemi.collide.primitives import PAIRS
 from ukemi.constraint import Frame, constraint_rows, scalar_blocks
-from ukemi.contact import MIN_FRICTION, of_contacts, pair_parameters
+from ukemi.contact import MIN_FRICTION, contact_parameters
 from ukemi.errors import InputError
 from ukemi.fluid import local_velocity
 from ukemi.kinematics import Kinematics, velocities
@@ -138,7 +138,7 @@ def _scalar_piece(kinds: RowKinds, penalty: Penalty, x: Array, rows: slice) -> A
 
 def _contact_code(model: Model, kinds: RowKinds, contacts: Contacts, penalty: Penalty, x: Array) -> Array:
     """Codes of all contacts that there could be, whatever order they come in; 0 where a contact is not active."""
-    prm = of_contacts(pair_parameters(model), contacts.pair)
+    prm = contact_parameters(model, contacts.pair)
     soft = _softness_code(model, prm.solref, prm.solimp, contacts.distance - prm.margin)
     piece = _contact_piece(kinds, penalty, x.reshape(kinds.contacts, kinds.dim))
     return _by_pair(model, contacts, soft, piece, _mixing_code(model)[contacts.pair])

@@ -10,11 +10,12 @@ from jax import Array
 from ukemi import penalty as p_
 from ukemi import spatial
 from ukemi.constraint import Frame, reference, row_softness, scalar_blocks
-from ukemi.contact import contact_law, contact_softness, of_contacts, pair_parameters
-from ukemi.forces import acts_on_joints, actuator_force, saturated, transmission
+from ukemi.contact import contact_law, contact_parameters, contact_softness
+from ukemi.forces import acts_on_joints, actuator_force, drives, saturated, transmission
+from ukemi.kinematics import difference
 from ukemi.model import Model
 from ukemi.penalty import RowKinds
-from ukemi.tree import BALL, FREE
+from ukemi.tree import BALL
 from ukemi.turning import Change, Follow, Turning, ridden, times, wrench_slopes
 
 
@@ -44,7 +45,7 @@ def contact_slopes(kinds: RowKinds, frame: Frame, a: Array, follow: Follow) -> C
 def _contact_force(kinds: RowKinds, frame: Frame, a: Array, v: Array) -> Change:
     """Forces of contacts, and how they follow acceleration, velocity and distance."""
     model, contacts, dim = frame.model, frame.contacts, kinds.dim
-    prm = of_contacts(pair_parameters(model), contacts.pair)
+    prm = contact_parameters(model, contacts.pair)
     law = contact_law(model, contacts, kinds, v[:, :dim])
     only = RowKinds(0, 0, 0, kinds.contacts, dim, kinds.cone, kinds.frictionless)
     empty = jnp.zeros(0, a.dtype)
@@ -136,46 +137,71 @@ class ForceSlopes(NamedTuple):
     ctrl: Array  # (nv, nu)
 
 
-def has_plain_forces(model: Model, inputs) -> bool:
-    """Whether `force_slopes` covers all forces: besides actuators of joints only their springs and dampers."""
-    joints, kinds = model.joints, model.tree.joint_type
-    springs = joints.layout.springs and np.isin(kinds, (FREE, BALL)).any()
-    return not (
-        springs or model.options.layout.fluid or model.bodies.layout.compensated or inputs.xfrc is not None
-    ) and acts_on_joints(model)
+def has_plain_forces(model: Model) -> bool:
+    """Whether `force_slopes` covers all forces but applied wrenches: springs, dampers and actuators of joints."""
+    return not (model.options.layout.fluid or model.bodies.layout.compensated) and acts_on_joints(model)
 
 
 def force_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array) -> ForceSlopes:
     """Slopes of actuators of hinges and slides, and of joint springs and dampers."""
     joints, disabled, nv = model.joints, model.options.layout.disabled, model.nv
-    spring, damper = jnp.zeros(nv, v.dtype), jnp.zeros(nv, v.dtype)
+    spring = damper = jnp.zeros((nv, nv), v.dtype)
     if joints.layout.springs and "spring" not in disabled:
-        spring = -joints.stiffness[model.tree.dof_joint]
+        spring = _spring_slope(model, q)
     if joints.layout.damped and "damper" not in disabled:
-        damper = -joints.damping
+        damper = -jnp.diag(joints.damping)
     nothing = jnp.zeros((nv, model.na + model.nu), v.dtype)
-    total = jnp.concatenate([jnp.diag(spring), jnp.diag(damper), nothing], -1)
+    total = jnp.concatenate([spring, damper, nothing], -1)
     if model.nu and "actuation" not in disabled:
-        total = total + _drive_slopes(model, kin, q, v, act, ctrl)
-    return ForceSlopes(*jnp.split(total, np.cumsum([nv, nv, model.na]), -1))
+        moment, force, rows = _actuator_slopes(model, kin, q, v, act, ctrl, 0)
+        slopes = spatial.gram(moment, rows)
+        if model.joints.layout.force_limited.any():
+            slopes = jnp.where(saturated(model, force @ moment)[:, None], 0.0, slopes)
+        total = total + slopes
+    return _split(model, total)
 
 
-def _drive_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array) -> Array:
-    """Slopes (nv, ·) of actuators, each a function of its own length, velocity, activation and control."""
+def damping_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, e: Array) -> ForceSlopes:
+    """Slopes of D e (nv,), with D the forces' own slope in velocity, which joints' dampers leave constant.
+
+    `forces.actuation` has D: nothing of actuators of joints at their limit.
+    """
+    if not model.nu or "actuation" in model.options.layout.disabled:
+        return _split(model, jnp.zeros((model.nv, 2 * model.nv + model.na + model.nu), e.dtype))
+    moment, force, rows = _actuator_slopes(model, kin, q, v, act, ctrl, 1)
+    along = moment @ e
+    if model.joints.layout.force_limited.any():
+        along = jnp.where((drives(model) & saturated(model, force @ moment)).any(1), 0.0, along)
+    return _split(model, spatial.gram(moment, along[:, None] * rows))
+
+
+def _split(model: Model, slopes: Array) -> ForceSlopes:
+    return ForceSlopes(*jnp.split(slopes, np.cumsum([model.nv, model.nv, model.na]), -1))
+
+
+def _spring_slope(model: Model, q: Array) -> Array:
+    """∂(spring forces)/∂q (nv, nv): of a rotation, stretched by u, with ∂u = J_r(u)⁻¹ δ."""
+    tree, stretch = model.tree, np.eye(model.nv, dtype=q.dtype)
+    if len(tree.quat_joints):
+        u = spatial.pick(difference(tree, q, model.joints.qpos_spring), tree.quat_dof)
+        stretch = spatial.with_blocks(stretch, tree.quat_dof, spatial.right_jacobian_inverse(u))
+    return -model.joints.stiffness[tree.dof_joint][:, None] * stretch
+
+
+def _actuator_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, which: int):
+    """Moment (nu, nv) and force (nu,) of actuators of joints, and slopes (nu, ·) of the force (which = 0) or of its own
+    slope in velocity (1): each a function of the actuator's length, velocity, activation and control.
+    """
     length, moment = transmission(model, kin, q)
     values = length, moment @ v, act, ctrl
     partials = []
     for k, value in enumerate(values):
         along = tuple(jnp.ones_like(x) if i == k else jnp.zeros_like(x) for i, x in enumerate(values))
         if value.size:
-            partials.append(jax.jvp(lambda *x: actuator_force(model, *x)[0], values, along)[1])
+            partials.append(jax.jvp(lambda *x: actuator_force(model, *x)[which], values, along)[1])
         else:
             partials.append(jnp.zeros(model.nu, v.dtype))
     own = (model.actuators.layout.act[:, None] == np.arange(model.na)).astype(v.dtype)
     per_length, per_velocity, per_act, per_ctrl = (p[:, None] for p in partials)
     parts = [per_length * moment, per_velocity * moment, per_act * own, per_ctrl * np.eye(model.nu, dtype=v.dtype)]
-    slopes = spatial.gram(moment, jnp.concatenate(parts, -1))
-    if not model.joints.layout.force_limited.any():
-        return slopes
-    held = saturated(model, actuator_force(model, *values)[0] @ moment)
-    return jnp.where(held[:, None], 0.0, slopes)
+    return moment, actuator_force(model, *values)[0], jnp.concatenate(parts, -1)

@@ -47,6 +47,16 @@ def compose(a: Array, b: Array) -> Array:
     return (a[..., :, :, None] * b[..., None, :, :]).sum(-2)
 
 
+def with_blocks(matrix: np.ndarray, places: np.ndarray, blocks: Array) -> Array:
+    """The constant matrix (m, m) with blocks (n, 3, 3) on the rows and columns of places (n, 3)."""
+    block, axis = np.full(len(matrix), -1), np.zeros(len(matrix), int)
+    block[places.ravel()] = np.repeat(np.arange(len(places)), 3)
+    axis[places.ravel()] = np.tile(np.arange(3), len(places))
+    own = (block[:, None] == block) & (block >= 0)
+    entry = np.where(own, (block[:, None] * 3 + axis[:, None]) * 3 + axis, 0)
+    return jnp.where(own, pick(blocks.reshape(-1), entry), matrix)
+
+
 def skew(a: Array) -> Array:
     """Matrix X (..., 3, 3) with X b = a × b."""
     x, y, z = a[..., 0], a[..., 1], a[..., 2]
@@ -132,6 +142,17 @@ def right_jacobian(u: Array) -> Array:
     second = jnp.where(small, second, (angle - jnp.sin(angle)) / angle**3)
     turn = skew(u)
     return jnp.eye(3, dtype=u.dtype) - first * turn + second * compose(turn, turn)
+
+
+def right_jacobian_inverse(u: Array) -> Array:
+    """J_r⁻¹ (..., 3, 3) of rotation vectors shorter than 2π: I + ½ [u ×] + (1 − ½θ cot ½θ)/θ² [u ×]², θ = |u|."""
+    square = (u * u).sum(-1)[..., None, None]
+    small = square < 1e-2
+    angle = jnp.sqrt(jnp.where(small, 1.0, square))
+    series = 1 / 12 + square * (1 / 720 + square * (1 / 30240 + square / 1209600))
+    factor = jnp.where(small, series, (1 - 0.5 * angle / jnp.tan(0.5 * angle)) / angle**2)
+    turn = skew(u)
+    return jnp.eye(3, dtype=u.dtype) + 0.5 * turn + factor * compose(turn, turn)
 
 
 def quat_log(q: Array) -> Array:

@@ -37,8 +37,9 @@ from ukemi.methods import integrators as i_
 from ukemi.model import Input, Model, State
 from ukemi.penalty import RowKinds
 from ukemi.region import compact
-from ukemi.solvers import hessian_active, with_slots
+from ukemi.solvers import hessian_active
 from ukemi.solvers.linear import eliminate
+from ukemi.solvers.slots import in_chunks
 from ukemi.turning import Follow, still_groups
 
 
@@ -127,6 +128,14 @@ def taken(integrator: str, e: Array, here: Here) -> Array:
     return i_.slope_product(integrator, here.model, here.kin, velocity, here.v, forces(here)[1], e)
 
 
+def taken_slopes(integrator: str, e: Array, here: Here) -> s_.ForceSlopes:
+    """Slopes of `taken`."""
+    model, kin, _, q, v, act, _, inputs = here
+    if i_.takes_forces_of_joints(integrator, model) and s_.has_plain_forces(model):
+        return s_.damping_slopes(model, kin, q, v, act, cast(Array, inputs.ctrl), e)
+    return columns_of(partial(taken, integrator, e), here)
+
+
 def slope(integrator: str, here: Here) -> i_.Slope:
     """What the integrator takes implicitly."""
     velocity = velocities(here.model.tree, here.kin.S, here.v)
@@ -187,8 +196,7 @@ def jacobians(kinds: RowKinds, implicit: str | None, z, here: Here) -> tuple[Arr
     force = dyn.M @ A
     force = force - jnp.pad(inertial_slope(model, here.kin, e - a), ((0, 0), (0, force.shape[1] - model.nv)))
     if implicit != "Euler":  # the slope that Euler takes is a parameter
-        changes = columns_of(partial(taken, implicit, e), here)
-        force = force + model.options.timestep * jnp.concatenate(changes, -1)
+        force = force + model.options.timestep * jnp.concatenate(taken_slopes(implicit, e, here), -1)
     return A, eliminate(i_.implicit_matrix(model, dyn.M, slope(implicit, here)), force)
 
 
@@ -203,10 +211,10 @@ def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> s_
         return total
     follow = following(here, jnp.asarray(kinds.ahead.width, a.dtype) if kinds.ahead else None)
 
-    def of_contacts(own: RowKinds, scene: Scene, follow: Follow) -> s_.ConstraintSlopes:
-        return s_.contact_slopes(own, scene.frame, scene.warm, follow)
+    def of_contacts(own: RowKinds, scene: Scene, follow: Follow) -> tuple[s_.ConstraintSlopes, tuple]:
+        return s_.contact_slopes(own, scene.frame, scene.warm, follow), ()
 
-    contacts = with_slots(of_contacts, kinds)(there._replace(warm=a), follow)
+    contacts, _ = in_chunks(of_contacts, kinds)(there._replace(warm=a), follow)
     return jax.tree.map(jnp.add, total, contacts)
 
 
@@ -223,7 +231,7 @@ def following(here: Here, ahead: Array | None = None) -> Follow:
 def force_slopes(kinds: RowKinds, here: Here, a: Array) -> s_.ForceSlopes:
     """Slopes of τ, and of the constraint forces that have no closed form."""
     model, rows = here.model, not s_.has_constant_rows(here.model, kinds)
-    plain = s_.has_plain_forces(model, here.inputs)
+    plain = s_.has_plain_forces(model) and here.inputs.xfrc is None
 
     def force(here: Here) -> Array:
         out = jnp.zeros_like(a) if plain else applied(here)

@@ -37,8 +37,8 @@ from ukemi.methods.impulses import (
 from ukemi.penalty import RowKinds, row_kinds
 from ukemi.slopes import has_constant_rows
 from ukemi.solvers import boxed as x_
-from ukemi.solvers import with_slots
 from ukemi.solvers.live import live_rows, on_rows
+from ukemi.solvers.slots import in_chunks, with_slots
 
 
 class Response(NamedTuple):
@@ -191,11 +191,12 @@ def _contact_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, now: Sc
 
     def of_slots(own: RowKinds, motion: s_.Motion, follow, *rows):
         part = s_.contact_slopes(own, stepping, motion, s_.OfRows(*(row.reshape(-1) for row in rows)), follow)
-        room = ((0, kinds.dim * (kinds.contacts - own.contacts)), (0, 0))
-        return part._replace(**{name: jnp.pad(getattr(part, name), room) for name in ("q", "v", "restore")})
+        by_row = [x.reshape(own.contacts, -1) for x in (part.q, part.v, part.restore)]
+        return (part.pull, part.drag), by_row
 
     rows = [part[kinds.scalar :].reshape(kinds.contacts, kinds.dim) for part in (z.f, z.lam, z.side, z.bounce)]
-    return with_slots(of_slots, kinds)(s_.Motion(now.frame, z.v, z.shift), follow, *rows)
+    sums, by_row = in_chunks(of_slots, kinds)(s_.Motion(now.frame, z.v, z.shift), follow, *rows)
+    return s_.RowSlopes(*sums, *(x.reshape(kinds.contacts * kinds.dim, -1) for x in by_row))
 
 
 def _scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, now: Scene) -> Balance:

@@ -24,9 +24,10 @@ from ukemi.methods import balance as b_
 from ukemi.methods.integrators import takes_slope
 from ukemi.penalty import RowKinds, row_kinds
 from ukemi.solvers import boxed as x_
-from ukemi.solvers import rigid, with_slots
+from ukemi.solvers import rigid
 from ukemi.solvers.linear import eliminate
 from ukemi.solvers.live import on_rows
+from ukemi.solvers.slots import with_slots
 
 
 class Impulses(NamedTuple):

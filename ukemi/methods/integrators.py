@@ -92,13 +92,18 @@ def implicit_matrix(model: Model, M: Array, slope: Slope) -> Array:
     return M - model.options.timestep * D
 
 
+def takes_forces_of_joints(integrator: str, model: Model) -> bool:
+    """Whether what is taken are slopes of passive forces, and of actuators with constant moments, alone."""
+    return integrator == "implicitfast" and acts_on_joints(model) and not len(model.bodies.layout.free)
+
+
 def slope_product(
     integrator: str, model: Model, kin: Kinematics, velocity: Velocities, v: Array, drive: Actuation, e: Array
 ) -> Array:
     """(D − C) e (nv,), for derivatives without matrices where the actuators drive joints."""
     if integrator == "Euler":
         return -model.joints.damping * e
-    if integrator == "implicitfast" and acts_on_joints(model) and not len(model.bodies.layout.free):
+    if takes_forces_of_joints(integrator, model):
         return ((drive.moment @ e) * drive.slope) @ drive.moment + passive_slope(model, kin, v) @ e
     slope = implicit_slope(integrator, model, kin, velocity, v, drive)
     return slope.force @ e if slope.bias is None else slope.force @ e - slope.bias @ e
@@ -147,21 +152,12 @@ def _advance_slopes(model: Model, state: State, inputs: Input, rate: Array, chan
     if len(tree.quat_joints):
         turn = h * rate[tree.quat_dof]
         back = spatial.quat_to_mat(spatial.quat_conj(spatial.quat_exp(turn)))
-        carried = _with_blocks(carried, tree.quat_dof, back)
-        scaled = h * (_with_blocks(np.eye(nv, dtype=dtype), tree.quat_dof, spatial.right_jacobian(turn)) @ change)
+        carried = spatial.with_blocks(carried, tree.quat_dof, back)
+        scaled = h * (
+            spatial.with_blocks(np.eye(nv, dtype=dtype), tree.quat_dof, spatial.right_jacobian(turn)) @ change
+        )
     position = scaled + jnp.pad(carried, ((0, 0), (0, velocity.shape[1] - nv)))
     return jnp.concatenate([position, velocity, _activation_slopes(model, state, inputs, dtype)])
-
-
-def _with_blocks(matrix: np.ndarray, dofs: np.ndarray, blocks: Array) -> Array:
-    """The constant matrix (nv, nv) with blocks (n, 3, 3) on the rows and columns of dofs (n, 3)."""
-    block = np.full(len(matrix), -1)
-    block[dofs.ravel()] = np.repeat(np.arange(len(dofs)), 3)
-    axis = np.zeros(len(matrix), int)
-    axis[dofs.ravel()] = np.tile(np.arange(3), len(dofs))
-    own = (block[:, None] == block) & (block >= 0)
-    entry = np.where(own, (block[:, None] * 3 + axis[:, None]) * 3 + axis, 0)
-    return jnp.where(own, spatial.pick(blocks.reshape(-1), entry), matrix)
 
 
 def _activation_slopes(model: Model, state: State, inputs: Input, dtype) -> Array:
@@ -212,10 +208,7 @@ def _activation(model: Model, state: State, motion, inputs: Input) -> tuple[Arra
 
 
 def _pull_back(model: Model, shift: Array, v: Array) -> Array:
-    """Velocity at the configuration `shift` away, as a tangent vector at the start: dexp⁻¹ on each rotation.
-
-    For right perturbations dexp⁻¹_u(ω) = ω + ½ u×ω + (1 − ½θ cot ½θ)/θ² u×(u×ω), θ = |u|.
-    """
+    """Velocity at the configuration `shift` away, as a tangent vector at the start: J_r⁻¹ on each rotation."""
     tree = model.tree
     if not len(tree.quat_joints):
         return v
@@ -223,11 +216,5 @@ def _pull_back(model: Model, shift: Array, v: Array) -> Array:
 
 
 def _turn_back(tree, shift: Array, v: Array) -> Array:
-    u, w = pick(shift, tree.quat_dof), pick(v, tree.quat_dof)
-    square = (u * u).sum(-1, keepdims=True)
-    small = square < 0.01
-    angle = jnp.sqrt(jnp.where(small, 1.0, square))
-    series = 1 / 12 + square * (1 / 720 + square * (1 / 30240 + square / 1209600))
-    factor = jnp.where(small, series, (1 - 0.5 * angle / jnp.tan(0.5 * angle)) / angle**2)
-    turn = spatial.cross(u, w)
-    return v.at[tree.quat_dof].set(w + 0.5 * turn + factor * spatial.cross(u, turn))
+    turn = spatial.right_jacobian_inverse(pick(shift, tree.quat_dof))
+    return v.at[tree.quat_dof].set(spatial.apply(turn, pick(v, tree.quat_dof)))
