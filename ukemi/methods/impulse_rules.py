@@ -116,7 +116,7 @@ def _turning(given: Problem, own: x_.Roles, thrown: Array) -> Array:
 
     def solve(p: x_.Boxed, own: x_.Roles, thrown: Array, right: Array) -> Array:
         thrown, eye = thrown & p.on, np.eye(len(thrown), dtype=right.dtype)
-        exact = jnp.where(thrown[:, None] & thrown, p.A, jnp.where(thrown, 0.0, 1.0)[:, None] * eye)
+        exact = jnp.where(thrown[:, None] & thrown, x_.matrix(p), jnp.where(thrown, 0.0, 1.0)[:, None] * eye)
         return x_.refined(exact + x_.Constants.of(right.dtype).delta * eye, exact, right)[1]
 
     p = given.boxed

@@ -25,7 +25,7 @@ from ukemi.methods.integrators import takes_slope
 from ukemi.penalty import RowKinds, row_kinds
 from ukemi.solvers import boxed as x_
 from ukemi.solvers import rigid
-from ukemi.solvers.linear import eliminate
+from ukemi.solvers.linear import eliminate, factored
 from ukemi.solvers.live import on_rows
 from ukemi.solvers.slots import with_slots
 
@@ -92,11 +92,10 @@ def problem(scene: Scene, kinds: RowKinds, stepping: i_.Stepping) -> Problem:
     rebound = i_.rebound(law, moving)
     bounce = law.on & own.push & (rebound > 0) & (free < law.reach)
     X = scene.inverse @ J.T
-    A = J @ X
-    mobility = jnp.diagonal(A)
+    mobility = (J * X.T).sum(-1)
     around = law.weight + i_.mobility_of_points(scene.frame, kinds, scene.inverse, mobility)
-    on = law.on & (mobility > x_.Constants.of(A.dtype).still * around)
-    p = x_.boxed(0.5 * (A + A.T), free - jnp.where(bounce, rebound, law.reach), law.fixed, law.mu, on, own)
+    on = law.on & (mobility > x_.Constants.of(J.dtype).still * around)
+    p = x_.boxed(x_.Product(J, X), free - jnp.where(bounce, rebound, law.reach), law.fixed, law.mu, on, own)
     return Problem(J, X, law, bounce, p)
 
 
@@ -137,7 +136,7 @@ def solve_restoring(p: x_.Boxed, own: x_.Roles, firm: Array, yields: Array, righ
     """Solution (n, ·) of the system of λ, scaled."""
     firm, eye = firm & p.on, np.eye(len(firm), dtype=right.dtype)
     yielding = jnp.where(firm, yields * p.scale**2, 1.0)
-    return jnp.linalg.solve(jnp.where(firm[:, None] & firm, p.A, 0.0) + yielding[:, None] * eye, right)
+    return factored(jnp.where(firm[:, None] & firm, x_.matrix(p), 0.0) + yielding[:, None] * eye)(right)
 
 
 def firm_rows(p: x_.Boxed, own: x_.Roles, side: Array) -> Array:

@@ -14,14 +14,14 @@ appendix B is where that is feasible).
 """
 
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax.numpy as jnp
-import jax.scipy.linalg as jsl
 import numpy as np
 from jax import Array, lax
 
 from ukemi.penalty import RowKinds
+from ukemi.solvers.linear import factored
 
 LOW, CLAMPED, HIGH = -1, 0, 1
 REFINEMENTS = 4
@@ -48,10 +48,26 @@ def roles(kinds: RowKinds) -> Roles:
     return Roles(push, hold, owner)
 
 
+class Product(NamedTuple):
+    """A = J X before it is multiplied out: of n rows a few matter, and A of those alone costs little."""
+
+    J: Array  # (n, m)
+    X: Array  # (m, n)
+
+    def __matmul__(self, f: Array) -> Array:
+        """A f."""
+        return self.J @ (self.X @ f)
+
+    def of_rows(self, rows: Array | np.ndarray) -> Array:
+        """A of some rows and columns, as symmetric as it is without rounding."""
+        A = self.J[rows] @ self.X[:, rows]
+        return 0.5 * (A + A.T)
+
+
 class Boxed(NamedTuple):
     """A boxed problem, scaled so that A has ones on its diagonal."""
 
-    A: Array  # (n, n)
+    A: Array | Product  # (n, n)
     b: Array  # (n,)
     fixed: Array  # (n,) part of a friction's bound that does not move
     mu: Array  # (n,) and the part per force of its owner
@@ -59,14 +75,24 @@ class Boxed(NamedTuple):
     scale: Array  # (n,) f of the problem as given = scale · f of this one
 
 
-def boxed(A: Array, b: Array, fixed: Array, mu: Array, on: Array, own: Roles) -> Boxed:
+def boxed(A: Array | Product, b: Array, fixed: Array, mu: Array, on: Array, own: Roles) -> Boxed:
     """The scaled problem; rows that nothing can move are switched off."""
-    mobility = jnp.diagonal(A)
+    mobility = (A.J * A.X.T).sum(-1) if isinstance(A, Product) else jnp.diagonal(A)
     on = on & (mobility > 0)
     s = jnp.where(on, 1 / jnp.sqrt(jnp.where(on, mobility, 1.0)), 0.0)
     safe = jnp.where(on, s, 1.0)
-    A = A * s[:, None] * s
+    A = Product(A.J * s[:, None], A.X * s) if isinstance(A, Product) else A * s[:, None] * s
     return Boxed(A, b * s, jnp.where(on, fixed / safe, 0.0), jnp.where(on, mu * s[own.owner] / safe, 0.0), on, s)
+
+
+def dense(p: Boxed) -> Boxed:
+    """The same with A multiplied out."""
+    return p._replace(A=p.A.of_rows(np.arange(len(p.b)))) if isinstance(p.A, Product) else p
+
+
+def matrix(p: Boxed) -> Array:
+    """A, which must be multiplied out."""
+    return cast(Array, p.A)
 
 
 class Constants(NamedTuple):
@@ -89,9 +115,10 @@ def is_clamped(p: Boxed, own: Roles, side: Array) -> Array:
 
 def system(p: Boxed, own: Roles, side: Array, delta: float) -> Array:
     """Matrix (n, n) of the linear system of the sides."""
-    eye = np.eye(len(side), dtype=p.A.dtype)
+    A = matrix(p)
+    eye = np.eye(len(side), dtype=A.dtype)
     bound = eye - (side * p.mu)[:, None] * (own.owner[:, None] == np.arange(len(side)))
-    return jnp.where(is_clamped(p, own, side)[:, None], p.A + delta * eye, bound)
+    return jnp.where(is_clamped(p, own, side)[:, None], A + delta * eye, bound)
 
 
 def right_side(p: Boxed, own: Roles, side: Array) -> Array:
@@ -146,11 +173,6 @@ def forces(p: Boxed, own: Roles, side: Array) -> tuple[Array, Array]:
 
 def refined(regular: Array, exact: Array, right: Array) -> tuple[Array, Array]:
     """Solutions of `regular`, and by refinement of its factors of `exact`, which may be singular and is near it."""
-    factors, _, order = lax.linalg.lu(regular)
-
-    def solve(x: Array) -> Array:
-        x = jsl.solve_triangular(factors, x[order], lower=True, unit_diagonal=True)
-        return jsl.solve_triangular(factors, x)
-
+    solve = factored(regular)
     first = solve(right)
     return first, lax.fori_loop(0, REFINEMENTS, lambda _, x: x + solve(right - exact @ x), first)

@@ -21,6 +21,7 @@ from ukemi.solvers.boxed import (
     Constants,
     Roles,
     box,
+    matrix,
     noise,
     residual,
     right_side,
@@ -70,7 +71,7 @@ def dantzig(p: Boxed, own: Roles, needed: Array) -> tuple[Array, Array]:
 
 def _regular(p: Boxed) -> Boxed:
     """The problem of A + δ I, whose sides are unique."""
-    return p._replace(A=p.A + Constants.of(p.b.dtype).delta * np.eye(len(p.b), dtype=p.A.dtype))
+    return p._replace(A=matrix(p) + Constants.of(p.b.dtype).delta * np.eye(len(p.b), dtype=p.b.dtype))
 
 
 def _pivot(p: Boxed, own: Roles, slack: Array, at: Pivots) -> Pivots:
@@ -100,7 +101,7 @@ def _pivot(p: Boxed, own: Roles, slack: Array, at: Pivots) -> Pivots:
 
 def _direction(p: Boxed, own: Roles, at: Pivots, driven: Array, way: Array) -> tuple[Array, Array]:
     """Change of forces and velocities per unit of the driven force, joined rows keeping their conditions."""
-    eye = np.eye(len(at.f), dtype=p.A.dtype)
+    eye = np.eye(len(at.f), dtype=at.f.dtype)
     G = jnp.where(at.joined[:, None], system(p, own, at.side, 0.0), eye)
     df = jsl.lu_solve(jsl.lu_factor(G), jnp.where(driven, way, 0.0))
     return df, p.A @ df
@@ -161,12 +162,12 @@ def search(p: Boxed, own: Roles, side: Array, needed: Array) -> Attempt:
 
 def _gauss_seidel(p: Boxed, own: Roles, needed: Array, sweeps: int = 200) -> Array:
     """Sides that projected Gauss–Seidel ends with."""
-    n = len(p.b)
+    n, A = len(p.b), matrix(p)
 
     def relax(k, f):
-        w = p.A[k] @ f + p.b[k]
+        w = A[k] @ f + p.b[k]
         bound = p.fixed[k] + p.mu[k] * jnp.maximum(f[jnp.asarray(own.owner)[k]], 0.0)
-        new = f[k] - w / jnp.where(p.on[k], p.A[k, k], 1.0)
+        new = f[k] - w / jnp.where(p.on[k], A[k, k], 1.0)
         boxed = jnp.where(jnp.asarray(own.push)[k], jnp.maximum(new, 0.0), jnp.clip(new, -bound, bound))
         return f.at[k].set(jnp.where(p.on[k], jnp.where(jnp.asarray(own.hold)[k], new, boxed), 0.0))
 

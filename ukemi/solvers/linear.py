@@ -1,6 +1,9 @@
-"""Small dense linear systems with many right-hand sides."""
+"""Small dense linear systems."""
+
+from collections.abc import Callable
 
 import jax.numpy as jnp
+import jax.scipy.linalg as jsl
 import numpy as np
 from jax import Array, lax
 
@@ -19,3 +22,53 @@ def eliminate(A: Array, B: Array) -> Array:
         return jnp.where(own, row, T - T[:, k, None] * row)
 
     return lax.fori_loop(0, n, pivot, jnp.concatenate([A, B], -1))[:, n:]
+
+
+SMALL = 36  # unknowns up to which loops that are part of a compiled stage beat calls of LAPACK
+
+
+def factored(A: Array) -> Callable[[Array], Array]:
+    """b ↦ A⁻¹ b of any A (n, n), for vectors and matrices b, by LU with partial pivoting.
+
+    Small systems apply L⁻¹ and U⁻¹ one after the other: their product would lose the digits that cancel where A is
+    nearly singular.
+    """
+    if len(A) > SMALL:
+        factors, _, order = lax.linalg.lu(A)
+        lower = lambda b: jsl.solve_triangular(factors, b[order], lower=True, unit_diagonal=True)  # noqa: E731
+        return lambda b: jsl.solve_triangular(factors, lower(b))
+    U, L_inverse = _eliminated(A)
+    U_inverse = _inverse_of_upper(U)
+    return lambda b: U_inverse @ (L_inverse @ b)
+
+
+def _eliminated(A: Array) -> tuple[Array, Array]:
+    """U and L⁻¹ P of P A = L U. Rows stay where they are until the end; what has been a pivot is left alone."""
+    n = len(A)
+    rows = np.arange(n)
+
+    def pivot(k, carry):
+        T, order, free = carry
+        column = T[:, k]
+        p = jnp.argmax(jnp.where(free, jnp.abs(column), -1.0))
+        free = free & (rows != p)
+        factor = jnp.where(free, column / column[p], 0.0)
+        return T - factor[:, None] * T[p], jnp.where(rows == k, p, order), free
+
+    start = jnp.concatenate([A, jnp.eye(n, dtype=A.dtype)], -1), jnp.zeros(n, int), jnp.ones(n, bool)
+    T, order, _ = lax.fori_loop(0, n, pivot, start)
+    T = T[order]
+    return T[:, :n], T[:, n:]
+
+
+def _inverse_of_upper(U: Array) -> Array:
+    n = len(U)
+    rows = np.arange(n)
+
+    def pivot(i, V):
+        k = n - 1 - i
+        row = V[k] / U[k, k]
+        above = jnp.where(rows < k, U[:, k], 0.0)
+        return jnp.where((rows == k)[:, None], row, V - above[:, None] * row)
+
+    return lax.fori_loop(0, n, pivot, jnp.eye(n, dtype=U.dtype))

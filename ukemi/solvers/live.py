@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.solvers.boxed import LOW, Boxed, Roles
+from ukemi.solvers.boxed import LOW, Boxed, Product, Roles, dense
 
 SIZES = (12, 36, 108)  # numbers of rows for which systems are compiled, from a sixth to two thirds of all
 
@@ -25,8 +25,8 @@ def on_rows(function, live: Array, p: Boxed, own: Roles, *rows):
     n = len(live)
     sizes = [size for size in SIZES if n <= 6 * size <= 4 * n]
 
-    def full(live, *args):
-        return _masked(live, function(*args))
+    def full(live, p, *args):
+        return _masked(live, function(dense(p), *args))
 
     branches = [*(_of_size(function, size) for size in sizes), full]
     return lax.switch((live.sum() > np.array(sizes, int)).sum(), branches, live, p, own, *rows)
@@ -39,7 +39,8 @@ def _of_size(function, size: int):
         mine = (place == np.arange(size)[:, None]) & live
         used, rows_of = mine.any(-1), jnp.argmax(mine, -1)
         take = lambda x: x[rows_of]  # noqa: E731
-        few = Boxed(take(p.A)[:, rows_of], *jax.tree.map(take, p[1:]))
+        A = p.A.of_rows(rows_of) if isinstance(p.A, Product) else take(p.A)[:, rows_of]
+        few = Boxed(A, *jax.tree.map(take, p[1:]))
         # rows that stay empty have no force, whatever row they were copied from
         few = few._replace(on=few.on & used, fixed=jnp.where(used, few.fixed, 0), mu=jnp.where(used, few.mu, 0))
         roles = Roles(take(own.push), take(own.hold), jnp.where(used, place[take(own.owner)], np.arange(size)))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ukemi.solvers.attempt import Attempt, attempt
-from ukemi.solvers.boxed import Boxed, Roles
+from ukemi.solvers.boxed import Boxed, Roles, dense
 from ukemi.solvers.dantzig import dantzig, search
 
 ROUNDS = 6  # linear systems that a guess may take to come right; pivoting takes as many for a few rows
@@ -16,9 +16,10 @@ def solve(p: Boxed, own: Roles, guess: Array) -> Attempt:
     first = attempt(p, own, guess, ROUNDS, compact=True)
 
     def by_pivots(first: Attempt) -> Attempt:
-        side, pivots = dantzig(p, own, ~first.solved)
-        second = attempt(p, own, side, ROUNDS)
-        third = search(p, own, side, ~first.solved & ~second.solved)
+        whole = dense(p)
+        side, pivots = dantzig(whole, own, ~first.solved)
+        second = attempt(whole, own, side, ROUNDS)
+        third = search(whole, own, side, ~first.solved & ~second.solved)
         found = _choose(second.solved, second, third)
         found = found._replace(rounds=first.rounds + pivots + second.rounds + third.rounds)
         return _choose(first.solved, first, found)

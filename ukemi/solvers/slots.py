@@ -8,10 +8,9 @@ import numpy as np
 from jax import lax
 
 from ukemi.batching import one_by_one
-from ukemi.penalty import RowKinds
+from ukemi.penalty import CHUNK, RowKinds
 
 SLOTS = (16, 64, 256, 1024)  # numbers of slots for which a solver is compiled, up to half the model's own
-CHUNK = 16  # slots that sums over contacts take at a time
 
 
 def with_slots(function, kinds: RowKinds):
@@ -78,7 +77,7 @@ def in_chunks(function, kinds: RowKinds):
         rows = jax.tree.map(lambda x: jnp.zeros((n, *x.shape[1:]), x.dtype), rows)
         return lax.fori_loop(0, -(-contacts.active.sum() // CHUNK), add, (sums, rows))
 
-    return one_by_one(whole if n < 2 * CHUNK else by_chunks, in_lockstep=whole)
+    return one_by_one(whole if n <= CHUNK else by_chunks, in_lockstep=whole)
 
 
 def _where(chosen, x, y=None):
