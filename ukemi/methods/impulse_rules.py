@@ -156,12 +156,16 @@ def jacobians(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses
     now = scene(stepping, here, duration, known, z.side)
     move = response(kinds, stepping, z, now, bounces)
     force, shift, rows, restore = _slopes(kinds, stepping, z, here, now, ahead)
-    dv = -(move.force @ force)
-    dv = dv.at[:, : rows.shape[1]].add(-spatial.gram(move.rows, rows))
+    dv = -(move.force @ force) - _widened(spatial.gram(move.rows, rows), force)
     ds = -(move.shift @ shift + spatial.gram(move.restore, restore))
     if bounces:
         ds = ds - move.bounce
-    return dv, jnp.pad(ds, ((0, 0), (0, dv.shape[1] - here.model.nv)))
+    return dv, _widened(ds, dv)
+
+
+def _widened(first: Array, like: Array) -> Array:
+    """The first columns of a matrix whose others are zero."""
+    return jnp.pad(first, ((0, 0), (0, like.shape[1] - first.shape[1])))
 
 
 def _slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, now: Scene, ahead):
@@ -176,11 +180,11 @@ def _slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, 
     n = kinds.scalar
     if n:
         part = _scalar_slopes(kinds, stepping, z, here, now)
-        force, shift = force.at[:, : 2 * nv].add(part.force), shift + part.shift
+        force, shift = force + _widened(part.force, force), shift + part.shift
         rows, restore = part.rows, part.restore
     if kinds.contacts:
         part = _contact_slopes(kinds, stepping, z, now, b_.following(here, ahead))
-        force, shift = force.at[:, :nv].add(-part.pull), shift - part.drag
+        force, shift = force - _widened(part.pull, force), shift - part.drag
         rows = jnp.concatenate([rows, jnp.concatenate([part.q, part.v], -1)])
         restore = jnp.concatenate([restore, part.restore])
     return force, shift, rows, restore
