@@ -18,14 +18,8 @@ def solve(p: Boxed, own: Roles, guess: Array) -> Attempt:
     def by_pivots(first: Attempt) -> Attempt:
         whole = dense(p)
         side, pivots = dantzig(whole, own, ~first.solved)
-        second = attempt(whole, own, side, ROUNDS)
-        third = search(whole, own, side, ~first.solved & ~second.solved)
-        found = _choose(second.solved, second, third)
-        found = found._replace(rounds=first.rounds + pivots + second.rounds + third.rounds)
-        return _choose(first.solved, first, found)
+        found = search(whole, own, side, ~first.solved)  # from the pivots' sides first
+        found = found._replace(rounds=first.rounds + pivots + found.rounds)
+        return jax.tree.map(lambda x, y: jnp.where(first.solved, x, y), first, found)
 
     return lax.cond(first.solved, lambda first: first, by_pivots, first)
-
-
-def _choose(yes: Array, a: Attempt, b: Attempt) -> Attempt:
-    return jax.tree.map(lambda x, y: jnp.where(yes, x, y), a, b)
