@@ -25,7 +25,7 @@ from ukemi.tracing import is_smooth, of_some, replaced, trace
 
 REFUSED = (
     "This derivative has no reverse mode: it is a derivative already, and takes loops of unknown length. For second "
-    "derivatives take forward mode over reverse mode: jax.hessian, or jax.jvp of jax.grad."
+    "derivatives take forward mode: jax.hessian, jax.jvp of jax.grad, jax.jvp or jax.jacfwd of uk.linearize."
 )
 
 
@@ -127,8 +127,7 @@ class _Slope(NamedTuple):
 
 def _differentiate(primals, tangents, *, closed: ClosedJaxpr, size, mapped, linear):
     live = [k for k, t in enumerate(tangents) if type(t) is not ad.Zero and is_smooth(closed.in_avals[k])]
-    # what is linear is a derivative: second ones need no reverse mode of it, and there is no search to keep
-    slope = (_along if linear else _linearized)(closed, tuple(live))
+    slope = _slope(closed, tuple(live), linear > 0)
     count = len(closed.out_avals)
     out = _bind(primals, slope.known, size, mapped)
     out, residuals = out[:count], out[count:]
@@ -141,6 +140,15 @@ def _differentiate(primals, tangents, *, closed: ClosedJaxpr, size, mapped, line
 
 
 @lru_cache(16)  # a scan asks twice
+def _slope(closed: ClosedJaxpr, live: tuple[int, ...], linear: bool) -> _Slope:
+    if linear:  # a derivative: second ones need no reverse mode of it, and there is no search to keep
+        return _along(closed, live)
+    try:
+        return _linearized(closed, live)
+    except ValueError:  # from loops of unknown length, as `linearize` has them: there is no reverse mode
+        return _along(closed, live)
+
+
 def _linearized(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
     trees, smooth, count = [], [is_smooth(x) for x in closed.out_avals], len(closed.out_avals)
 

@@ -103,6 +103,32 @@ def test_linearize_is_the_vector_rule_column_by_column(crawler):
         np.testing.assert_allclose(jnp.hstack([lin.A, lin.B]), J, atol=1e-9 * max(1.0, float(jnp.abs(J).max())))
 
 
+def test_second_derivatives_are_differences_of_first_ones():
+    """Forces move too: of a hopper whose foot slides, they are most of it."""
+    model = uk.load("hopper")
+    weights = jnp.asarray(np.random.default_rng(0).normal(size=model.nv))
+    state, inputs = random_states(model, 4, seed=2, method=LCP)[3]
+    assert uk.contacts(model, state, inputs, LCP).active.sum() == 2
+    none, along = jnp.zeros(2 * model.nv), jnp.ones(2 * model.nv)
+
+    def at(x):
+        return uk.State(state.q + x[: model.nv], state.v + x[model.nv :], state.act, state.time, state.status, state.cache)
+
+    def loss(x):
+        after = uk.step(model, at(x), inputs, LCP)
+        return weights @ after.v + weights @ after.q
+
+    slope = jax.jit(jax.grad(loss))
+    differences = (slope(1e-6 * along) - slope(-1e-6 * along)) / 2e-6
+    np.testing.assert_allclose(jax.jvp(slope, (none,), (along,))[1], differences, rtol=1e-6, atol=1e-6)
+    matrix = jax.jit(lambda x: uk.linearize(model, at(x), inputs, LCP).A)
+    differences = (matrix(1e-6 * along) - matrix(-1e-6 * along)) / 2e-6
+    tangent = jax.jvp(matrix, (none,), (along,))[1]
+    np.testing.assert_allclose(tangent, differences, atol=1e-7 * float(jnp.abs(differences).max()))
+    with pytest.raises(uk.GradientError, match="no reverse mode"):
+        jax.grad(lambda x: matrix(x).sum())(none)
+
+
 @pytest.mark.optimized
 def test_linearize_leaves_the_step_alone(crawler):
     model, states = crawler

@@ -16,7 +16,7 @@ from jax import Array, lax
 from ukemi import impulse as i_
 from ukemi import impulse_slopes as s_
 from ukemi import spatial
-from ukemi.constraint import scalar_blocks
+from ukemi.constraint import Frame, scalar_blocks
 from ukemi.dynamics import inertial_slope, motion_slopes
 from ukemi.gradient import pushforward, root, zero_tangent
 from ukemi.kinematics import tangent_vector
@@ -141,13 +141,50 @@ def _exact_rule(stepping: i_.Stepping, bounces: bool, z: Impulses, args, along):
     dr = pushforward(lambda moving: imbalance(stepping, z, *moving), (here, duration), along[:2])
     if dr is None:
         return None
-    move = response(row_kinds(here.model), stepping, z, scene(stepping, here, duration, known, z.side), bounces)
+    kinds, now = row_kinds(here.model), scene(stepping, here, duration, known, z.side)
+    move = response(kinds, stepping, z, now, bounces)
     dv = -(move.force @ dr.force + dr.rows @ move.rows)
     shift = -(move.shift @ dr.shift + dr.restore @ move.restore)
     if bounces:
         dq = b_.filled(along[0].q, here.q)
         shift = shift - move.bounce @ tangent_vector(here.model.tree, here.q, dq)
-    return zero_tangent(z)._replace(v=dv, shift=shift)
+    df, dlam = _force_change(kinds, stepping, now, dr)  # which second derivatives see
+    return zero_tangent(z)._replace(v=dv, shift=shift, f=df, lam=dlam)
+
+
+class _Imbalance(NamedTuple):
+    """A change of the residual, and where."""
+
+    frame: Frame
+    scene: Scene
+    change: Balance
+
+
+def _force_change(kinds: RowKinds, stepping: i_.Stepping, scene: Scene, dr: Balance) -> tuple[Array, Array]:
+    """Changes (total,) of f and λ along an imbalance: of least norm, since of those that bodies cannot tell apart each
+    leads to the same derivatives of their motion.
+    """
+
+    def solve(own_kinds: RowKinds, at: _Imbalance) -> tuple[Array, Array]:
+        scene, (force, shift, rows, restore) = at.scene._replace(frame=at.frame), at.change
+        own, given = x_.roles(own_kinds), problem(scene, own_kinds, stepping)
+        p, side, n = given.boxed, scene.side[: own_kinds.total], own_kinds.total
+        clamped, firm = x_.is_clamped(p, own, side), firm_rows(p, own, side)
+        of_side = jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 0.0)
+        right = jnp.where(clamped, p.scale * (given.X.T @ force - rows[:n]), -of_side * rows[:n])
+        df = on_rows(_of_side, live_rows(p, own, side), p, own, side, right) * p.scale
+        right = jnp.where(firm, p.scale * (given.X.T @ shift - restore[:n]), 0.0)[:, None]
+        dlam = on_rows(solve_restoring, firm, p, own, firm, given.law.yields, right)[:, 0] * p.scale
+        room = (0, kinds.total - n)
+        return jnp.pad(df, room), jnp.pad(dlam, room)
+
+    return with_slots(solve, kinds)(_Imbalance(scene.frame, scene, dr)) if kinds.total else (dr.rows, dr.restore)
+
+
+def _of_side(p: x_.Boxed, own: x_.Roles, side: Array, right: Array) -> Array:
+    """Solution (n,) of least norm of the system of the sides."""
+    regular = x_.system(p, own, side, x_.Constants.of(right.dtype).delta)
+    return x_.refined(regular, x_.system(p, own, side, 0.0), right)[1]
 
 
 def jacobians(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses, args, ahead) -> tuple[Array, Array]:

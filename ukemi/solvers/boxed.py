@@ -14,7 +14,7 @@ appendix B is where that is feasible).
 """
 
 import functools
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -85,14 +85,14 @@ def boxed(A: Array | Product, b: Array, fixed: Array, mu: Array, on: Array, own:
     return Boxed(A, b * s, jnp.where(on, fixed / safe, 0.0), jnp.where(on, mu * s[own.owner] / safe, 0.0), on, s)
 
 
+def matrix(p: Boxed) -> Array:
+    """A, multiplied out."""
+    return p.A.of_rows(np.arange(len(p.b))) if isinstance(p.A, Product) else p.A
+
+
 def dense(p: Boxed) -> Boxed:
     """The same with A multiplied out."""
-    return p._replace(A=p.A.of_rows(np.arange(len(p.b)))) if isinstance(p.A, Product) else p
-
-
-def matrix(p: Boxed) -> Array:
-    """A, which must be multiplied out."""
-    return cast(Array, p.A)
+    return p._replace(A=matrix(p))
 
 
 class Constants(NamedTuple):
