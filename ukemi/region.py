@@ -200,6 +200,8 @@ def _evaluate(*args, closed: ClosedJaxpr) -> list[Array]:
 
 def _marked(*args, closed: ClosedJaxpr) -> list[Array]:
     present = [k for k, x in enumerate(args) if x.size]
+    if not present:
+        return _evaluate(*args, closed=closed)
 
     def region(*values):
         full = replaced([jnp.zeros(x.shape, x.dtype) for x in args], present, values)

@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501  XML reads better unbroken
 
+import dataclasses
 import functools
 
 import equinox as eqx
@@ -221,3 +222,25 @@ def test_bad_settings_are_refused():
         uk.Impact(impacts=0)
     with pytest.raises(uk.InputError, match="Exact"):
         uk.Impact(gradient=uk.Bounce())
+
+
+@pytest.mark.slow
+def test_second_derivatives_see_that_the_time_of_impact_moves():
+    """A capsule that bounces off a slope with friction, turning, in the plane."""
+    model = uk.load("""<mujoco><option timestep=".02"/><custom><numeric name="restitution" data=".6"/></custom>
+      <worldbody><geom type="plane" size="9 9 1" friction=".5" euler="0 4 0"/><body pos="0 0 .13">
+      <joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><joint axis="0 1 0"/>
+      <geom type="capsule" fromto="-.1 0 0 .1 0 0" size=".05" mass="1"/></body></worldbody></mujoco>""")
+    start = uk.initial_state(model, q=[0, -0.01, 0.1], v=[0.8, -6, 0.9])
+    weights = jnp.asarray([0.3, -0.7, 0.2])
+
+    def loss(x):
+        there = dataclasses.replace(start, q=start.q + x[:3], v=start.v + x[3:])
+        after = uk.step(model, there, None, uk.Impact())
+        return weights @ after.v + 3 * weights @ after.q
+
+    slope, none = jax.jit(jax.grad(loss)), jnp.zeros(6)
+    along = jnp.asarray([0.1, 0.2, -0.3, 0.4, 0.5, -0.6])
+    differences = (slope(1e-5 * along) - slope(-1e-5 * along)) / 2e-5
+    assert jnp.abs(differences).max() > 1
+    np.testing.assert_allclose(jax.jvp(slope, (none,), (along,))[1], differences, rtol=1e-6, atol=1e-6)

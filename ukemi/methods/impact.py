@@ -157,19 +157,19 @@ def _time_of_impact(args, found: tuple[Array, Array]) -> Array:
 
 def _differentiate_time(primals, tangents):
     (args, found), (along, _) = primals, tangents
-    time, pair = found
+    time = _time_of_impact(args, found)  # second derivatives see that it moves
+    args, then = lax.optimization_barrier((args, time))  # see `gradient.isolated`
 
     def distance(args):
         model, q, v, inputs = args
-        return _closest(model, inputs, integrate(model.tree, q, v, time), v, pair)
+        return _closest(model, inputs, integrate(model.tree, q, v, then), v, found[1])
 
-    args, time = lax.optimization_barrier((args, time))  # see `gradient.isolated`
     moved = pushforward(lambda args: distance(args)[0], args, along)
     if moved is None:
-        return found[0], jnp.zeros_like(time)
+        return time, jnp.zeros_like(time)
     closing = distance(args)[1]
     real = closing < -GRAZING
-    return found[0], jnp.where(real, -moved / jnp.where(real, closing, 1.0), 0.0)
+    return time, jnp.where(real, -moved / jnp.where(real, closing, 1.0), 0.0)
 
 
 _time_of_impact.defjvp(_differentiate_time, symbolic_zeros=True)
@@ -181,7 +181,7 @@ def _closest(model: Model, inputs: Input, q: Array, v: Array, pair: Array) -> tu
     rate = contact_lever(model, kin, contacts, 1).motion(v)[:, 0]
     score = jnp.where(contacts.active & (contacts.pair == pair), jnp.minimum(rate, 0.0), 1.0)
     nearest = jnp.argmin(lax.stop_gradient(score))
-    return contacts.distance[nearest], lax.stop_gradient(rate[nearest])
+    return contacts.distance[nearest], rate[nearest]
 
 
 # ---- where the step ends ---------------------------------------------------------------------------------------------
