@@ -30,8 +30,7 @@ SMALL = 36  # unknowns up to which loops that are part of a compiled stage beat 
 def factored(A: Array) -> Callable[[Array], Array]:
     """b ↦ A⁻¹ b of any A (n, n), for vectors and matrices b, by LU with partial pivoting.
 
-    Small systems apply L⁻¹ and U⁻¹ one after the other: their product would lose the digits that cancel where A is
-    nearly singular.
+    Small systems apply L⁻¹ and U⁻¹ one after the other, which is more exact than their product.
     """
     if len(A) > SMALL:
         factors, _, order = lax.linalg.lu(A)
