@@ -25,7 +25,7 @@ from ukemi.tracing import is_smooth, of_some, replaced, trace
 
 REFUSED = (
     "This derivative has no reverse mode: it is a derivative already, and takes loops of unknown length. For second "
-    "derivatives take forward mode: jax.hessian, jax.jvp of jax.grad, jax.jvp or jax.jacfwd of uk.linearize."
+    "derivatives take forward mode over reverse mode, jax.hessian or jax.jvp of jax.grad, or jax.jvp of uk.linearize."
 )
 
 
