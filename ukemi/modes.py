@@ -2,7 +2,8 @@
 
 A step is smooth piece by piece. The pieces are told apart by the contacts and limits that are active, by the part of
 its penalty or the side of its box that each row is in, by controls and forces that are clamped, and by the parameters
-of which a maximum is taken. What a narrow phase decides inside one contact (which edges cross) is not in the mode.
+of which a maximum is taken. Of what a narrow phase decides inside one contact (which edges cross) the mode knows only
+whether its normal turned round.
 """
 
 from functools import singledispatch
@@ -32,6 +33,7 @@ from ukemi.solvers import boxed as x_
 from ukemi.tree import BALL
 
 DEGENERATE = 1e-7  # singular values of a scaled system that are zero but for rounding
+ASKEW = np.array([0.36, 0.55, 0.75])  # a direction that no geometry singles out
 
 
 @singledispatch
@@ -145,8 +147,12 @@ def _contact_code(model: Model, kinds: RowKinds, contacts: Contacts, penalty: Pe
 
 
 def _by_pair(model: Model, contacts: Contacts, *codes: Array) -> Array:
-    """Codes (nc,) of contacts, each at an address that its pair of geoms and its number there decide."""
+    """Codes (nc,) of contacts, each at an address that its pair of geoms and its number there decide.
+
+    And on which side each normal is: it turns round where the axes of capsules cross, a kink even of deep contacts.
+    """
     layout = model.pairs.layout
+    codes = *codes, 1 + (contacts.frame[:, 0] @ ASKEW > 0)
     slots = max(PAIRS[group.types].points for group in layout.groups)
     where = contacts.pair * slots + contacts.which
     table = jnp.zeros((len(layout.geoms) * slots, len(codes)), int)

@@ -58,7 +58,8 @@ def detect(model: Model, kin: Kinematics, ahead: Array | None = None) -> Contact
     """
     if not model.pairs.layout.groups:
         return _no_contacts(model)
-    return _detect(model, Shape(*geom_frames(model, kin), model.geoms.size), ahead)
+    # a stage of its own: fused with what derivatives make of the same frames, they would be rounded otherwise
+    return _detect(model, Shape(*compact(geom_frames)(model, kin), model.geoms.size), ahead)
 
 
 @jax.custom_jvp

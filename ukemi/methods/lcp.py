@@ -87,7 +87,7 @@ class LCP(Method):
         if not model.pairs.layout.groups:
             return None
         steps = 2 if self.explicit else 1  # the first of two goes where the old velocities lead, whatever is in the way
-        return lax.stop_gradient(steps * i_.covered(model, kin, velocities(model.tree, kin.S, v)) + self.ahead)
+        return lax.stop_gradient(steps * compact(_covered)(model, kin, v) + self.ahead)
 
     def _rate(self, v: Array, z: p_.Impulses, h: Array) -> Array:
         """What positions move by in a second."""
@@ -119,6 +119,10 @@ class LCP(Method):
         """Contacts, and their mean forces (nc, dim) over the step in the contacts' frames."""
         here = self.here(model, state, inputs)
         return report_forces(here, self.impulses(here, state)[0])
+
+
+def _covered(model: Model, kin: Kinematics, v: Array) -> Array:
+    return i_.covered(model, kin, velocities(model.tree, kin.S, v))
 
 
 def arrive(model: Model, state: State, moved: tuple[Array, Array, Array], facts, names: Array, sides: Array) -> State:
