@@ -337,7 +337,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
     everything = ["mujoco", "mjx", "nimble", "pinocchio"]
     parser.add_argument("--only", nargs="*", choices=everything, default=everything)
-    parser.add_argument("--shared", type=Path, default=os.environ.get("UKEMI_SHARED", HERE.parents[1] / "shared"))
+    parser.add_argument("--shared", type=lambda path: Path(path).resolve(), default=os.environ.get("UKEMI_SHARED", HERE.parents[1] / "shared"))
     parser.add_argument("--repeats", type=int, default=100, help="of MuJoCo and Nimble")
     parser.add_argument("--batch", nargs="*", type=int, default=[1, 256], help="worlds of MJX")
     parser.add_argument("--steps", type=int, default=20, help="of MJX's rollout")

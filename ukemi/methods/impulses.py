@@ -92,11 +92,10 @@ def problem(scene: Scene, kinds: RowKinds, stepping: i_.Stepping) -> Problem:
     rebound = i_.rebound(law, moving)
     bounce = law.on & own.push & (rebound > 0) & (free < law.reach)
     X = scene.inverse @ J.T
-    A = J @ X
-    mobility = jnp.diagonal(A)
+    mobility = (J * X.T).sum(-1)
     around = law.weight + i_.mobility_of_points(scene.frame, kinds, scene.inverse, mobility)
     on = law.on & (mobility > x_.Constants.of(J.dtype).still * around)
-    p = x_.boxed(0.5 * (A + A.T), free - jnp.where(bounce, rebound, law.reach), law.fixed, law.mu, on, own)
+    p = x_.boxed(x_.Product(J, X), free - jnp.where(bounce, rebound, law.reach), law.fixed, law.mu, on, own)
     return Problem(J, X, law, bounce, p)
 
 

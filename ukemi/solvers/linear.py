@@ -24,7 +24,7 @@ def eliminate(A: Array, B: Array) -> Array:
     return lax.fori_loop(0, n, pivot, jnp.concatenate([A, B], -1))[:, n:]
 
 
-SMALL = 0  # unknowns up to which loops replace LAPACK: none, since in stages they round differently beside a Jacobian
+SMALL = 36  # unknowns up to which loops that are part of a compiled stage beat calls of LAPACK
 
 
 def factored(A: Array) -> Callable[[Array], Array]:
