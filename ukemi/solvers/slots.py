@@ -10,7 +10,7 @@ from jax import lax
 from ukemi.batching import one_by_one
 from ukemi.penalty import CHUNK, RowKinds
 
-SLOTS = (16, 64, 256, 1024)  # numbers of slots for which a solver is compiled, up to half the model's own
+SLOTS = (32, 128, 512)  # numbers of slots for which a solver is compiled, up to half the model's own
 
 
 def with_slots(function, kinds: RowKinds):
