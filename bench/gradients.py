@@ -383,7 +383,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
     parser.add_argument("--only", nargs="*", choices=EVERYTHING, default=EVERYTHING)
     parser.add_argument("--case", nargs="*", default=[], help="of linearize: these only")
-    parser.add_argument("--shared", type=lambda path: Path(path).resolve(), default=os.environ.get("UKEMI_SHARED", HERE.parents[1] / "shared"))
+    parser.add_argument("--shared", type=Path, default=os.environ.get("UKEMI_SHARED", HERE.parents[1] / "shared"))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--dtypes", nargs="*", choices=["float32", "float64"], default=["float32", "float64"])
     parser.add_argument("--timeout", type=float, default=900, help="seconds, of each subprocess")

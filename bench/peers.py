@@ -309,7 +309,7 @@ def nimble_peer(python: str | None, shared: Path | None, repeats: int = 200, tim
         "--half-cheetah": "nimble/half_cheetah.skel",
         "--atlas": "atlas/atlas_v3_box_colliders_nomesh.urdf",
     }.items():
-        file = shared / "models" / path if shared else None
+        file = (shared / "models" / path).resolve() if shared else None  # Nimble takes absolute ones
         command += [option, str(file)] if file and file.exists() else []
     return worker_figures("Nimble", command, timeout)
 
@@ -337,7 +337,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
     everything = ["mujoco", "mjx", "nimble", "pinocchio"]
     parser.add_argument("--only", nargs="*", choices=everything, default=everything)
-    parser.add_argument("--shared", type=lambda path: Path(path).resolve(), default=os.environ.get("UKEMI_SHARED", HERE.parents[1] / "shared"))
+    parser.add_argument("--shared", type=Path, default=os.environ.get("UKEMI_SHARED", HERE.parents[1] / "shared"))
     parser.add_argument("--repeats", type=int, default=100, help="of MuJoCo and Nimble")
     parser.add_argument("--batch", nargs="*", type=int, default=[1, 256], help="worlds of MJX")
     parser.add_argument("--steps", type=int, default=20, help="of MJX's rollout")

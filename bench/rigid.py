@@ -65,7 +65,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
     parser.add_argument("--nimble-python", default=os.environ.get("NIMBLE_PYTHON"))
-    parser.add_argument("--shared", type=lambda path: Path(path).resolve(), default=os.environ.get("UKEMI_SHARED", HERE.parents[1] / "shared"))
+    parser.add_argument("--shared", type=Path, default=os.environ.get("UKEMI_SHARED", HERE.parents[1] / "shared"))
     parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()
     nimble = peers.nimble_peer(args.nimble_python, args.shared, timeout=400)

@@ -9,7 +9,7 @@ from jax import Array
 from ukemi import spatial
 from ukemi.collide.detect import Contacts, reach_of_pairs
 from ukemi.kinematics import Kinematics, shared_reference
-from ukemi.maps import mix
+from ukemi.maps import mix, rows_where
 from ukemi.model import Model
 from ukemi.penalty import RowKinds
 from ukemi.softness import (
@@ -78,11 +78,8 @@ def _listed(model: Model, pair: Array, mixed: ContactParameters) -> ContactParam
     k = jnp.asarray(pairs.layout.explicit)[pair]
     names = "friction", "restitution", "solref", "solref_friction", "solimp"
     own = _rows([getattr(pairs, name) for name in names], jnp.maximum(k, 0))
-    listed = {
-        name: jnp.where((k >= 0).reshape(-1, *(1,) * (x.ndim - 1)), x, getattr(mixed, name))
-        for name, x in zip(names, own, strict=True)
-    }
-    return mixed._replace(**listed)
+    chosen = rows_where(k >= 0, own, [getattr(mixed, name) for name in names])
+    return mixed._replace(**dict(zip(names, chosen, strict=True)))
 
 
 def _rows(tables, index: Array) -> list[Array]:

@@ -304,8 +304,7 @@ def passive(model: Model, kin: Kinematics, q: Array, v: Array) -> Passive:
         return Passive(zero, zero)
     qfrc = zero
     if joints.layout.springs and "spring" not in disabled:
-        stretch = difference(model.tree, q, joints.qpos_spring)
-        qfrc = qfrc - joints.stiffness[model.tree.dof_joint] * stretch
+        qfrc = qfrc - joints.stiffness[model.tree.dof_joint] * _stretch(model, q)
     if joints.layout.damped and "damper" not in disabled:
         qfrc = qfrc - joints.damping * v
     if model.options.layout.fluid:
@@ -329,12 +328,16 @@ def passive_slope(model: Model, kin: Kinematics, v: Array) -> Array:
     return slope
 
 
+def _stretch(model: Model, q: Array) -> Array:
+    """How far springs (nv,) are from rest."""
+    return difference(model.tree, q, model.joints.qpos_spring, turned=model.joints.layout.turning_springs)
+
+
 def spring_energy(model: Model, q: Array) -> Array:
     """Potential energy of the joint springs [J]."""
     if not model.joints.layout.springs or "spring" in model.options.layout.disabled:
         return jnp.zeros((), q.dtype)
-    stretch = difference(model.tree, q, model.joints.qpos_spring)
-    return 0.5 * (model.joints.stiffness[model.tree.dof_joint] * stretch**2).sum()
+    return 0.5 * (model.joints.stiffness[model.tree.dof_joint] * _stretch(model, q) ** 2).sum()
 
 
 def body_wrench(model: Model, kin: Kinematics, xfrc: Array) -> Array:

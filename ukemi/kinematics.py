@@ -307,11 +307,14 @@ def coordinate_rate(tree: Tree, q: Array, v: Array) -> Array:
     return pick(jnp.concatenate([pick(v, tree.linear_dof), turn.ravel()]), order)
 
 
-def difference(tree: Tree, q1: Array, q0: Array) -> Array:
-    """Tangent vector (nv,) that `integrate` needs to go from q0 to q1."""
+def difference(tree: Tree, q1: Array, q0: Array, *, turned: bool = True) -> Array:
+    """Tangent vector (nv,) that `integrate` needs to go from q0 to q1; zero for rotations if not `turned`."""
     if not len(tree.quat_joints):
         return q1 - q0
     moved = pick(q1, tree.linear_qpos) - pick(q0, tree.linear_qpos)
-    a, b = (spatial.quat_normalize(pick(x, tree.quat_qpos)) for x in (q1, q0))
+    turn = jnp.zeros(tree.quat_dof.size, moved.dtype)
+    if turned:
+        a, b = (spatial.quat_normalize(pick(x, tree.quat_qpos)) for x in (q1, q0))
+        turn = spatial.quat_sub(a, b).ravel()
     order = np.argsort(np.concatenate([tree.linear_dof, tree.quat_dof.ravel()]))
-    return jnp.concatenate([moved, spatial.quat_sub(a, b).ravel()])[order]
+    return jnp.concatenate([moved, turn])[order]

@@ -140,6 +140,7 @@ def _joints(m) -> m_.Joints:
         actuated_gravcomp=_b(m.jnt_actgravcomp),
         dry=np.nonzero(m.dof_frictionloss)[0].astype(np.int32),
         springs=bool(np.any(m.jnt_stiffness)),
+        turning_springs=bool(np.any(m.jnt_stiffness[np.isin(m.jnt_type, (tree_.BALL, tree_.FREE))])),
         damped=bool(np.any(m.dof_damping)),
     )
     return m_.Joints(

@@ -5,6 +5,7 @@ cost more than a whole step. At constant positions the transpose is known before
 a matrix into a contraction over leading axes, which that backend hands to a thread pool; here the transpose is given.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax, typeof
@@ -38,6 +39,15 @@ def pick_rows(a: Array, index: np.ndarray) -> Array:
     """Rows (n, ...) of the first axis at constant positions (n,)."""
     flat = a.reshape(len(a), -1)
     return _pick_rows_p.bind(flat, index=_Index(index)).reshape(len(index), *a.shape[1:])
+
+
+def rows_where(chosen: Array | np.ndarray, x, y=None):
+    """Leaves of x, which lead with rows, where these are chosen (n,) bool; elsewhere those of y, or zero."""
+
+    def of_leaf(a, b):
+        return jnp.where(chosen.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(lambda a: of_leaf(a, 0), x) if y is None else jax.tree.map(of_leaf, x, y)
 
 
 def _gather(a: Array, *, index: _Index) -> Array:

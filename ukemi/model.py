@@ -74,6 +74,7 @@ class JointLayout(Static):
     actuated_gravcomp: np.ndarray  # (nj,) bool: gravity compensation counts as actuator force
     dry: np.ndarray  # dofs with friction loss
     springs: bool
+    turning_springs: bool  # springs of rotations: of ball and free joints
     damped: bool
 
 

@@ -182,7 +182,7 @@ def _split(model: Model, slopes: Array) -> ForceSlopes:
 def _spring_slope(model: Model, q: Array) -> Array:
     """∂(spring forces)/∂q (nv, nv): of a rotation, stretched by u, with ∂u = J_r(u)⁻¹ δ."""
     tree, stretch = model.tree, np.eye(model.nv, dtype=q.dtype)
-    if len(tree.quat_joints):
+    if model.joints.layout.turning_springs:
         u = spatial.pick(difference(tree, q, model.joints.qpos_spring), tree.quat_dof)
         stretch = spatial.with_blocks(stretch, tree.quat_dof, spatial.right_jacobian_inverse(u))
     return -model.joints.stiffness[tree.dof_joint][:, None] * stretch

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.maps import rows_where
 from ukemi.solvers.boxed import LOW, Boxed, Product, Roles, dense
 
 SIZES = (12, 36, 108)  # numbers of rows for which systems are compiled, from a sixth to two thirds of all
@@ -26,7 +27,7 @@ def on_rows(function, live: Array, p: Boxed, own: Roles, *rows):
     sizes = [size for size in SIZES if n <= 6 * size <= 4 * n]
 
     def full(live, p, *args):
-        return _masked(live, function(dense(p), *args))
+        return rows_where(live, function(dense(p), *args))
 
     branches = [*(_of_size(function, size) for size in sizes), full]
     return lax.switch((live.sum() > np.array(sizes, int)).sum(), branches, live, p, own, *rows)
@@ -45,10 +46,6 @@ def _of_size(function, size: int):
         few = few._replace(on=few.on & used, fixed=jnp.where(used, few.fixed, 0), mu=jnp.where(used, few.mu, 0))
         roles = Roles(take(own.push), take(own.hold), jnp.where(used, place[take(own.owner)], np.arange(size)))
         out = function(few, roles, *jax.tree.map(take, rows))
-        return _masked(live, jax.tree.map(lambda x: x[jnp.maximum(place, 0)], out))
+        return rows_where(live, jax.tree.map(lambda x: x[jnp.maximum(place, 0)], out))
 
     return run
-
-
-def _masked(live: Array, out):
-    return jax.tree.map(lambda x: jnp.where(live.reshape(-1, *(1,) * (x.ndim - 1)), x, 0), out)

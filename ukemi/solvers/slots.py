@@ -6,9 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import jaxpr_as_fun
 
 from ukemi.batching import one_by_one
+from ukemi.maps import rows_where
 from ukemi.penalty import CHUNK, RowKinds
+from ukemi.tracing import trace
 
 SLOTS = (32, 128, 512)  # numbers of slots for which a solver is compiled, up to half the model's own
 
@@ -62,28 +65,20 @@ def in_chunks(function, kinds: RowKinds):
             own, *rest = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, CHUNK), (near, *more))
             own = own._replace(active=own.active & fresh)
             scene_of = scene._replace(frame=scene.frame._replace(contacts=own))
-            return start, fresh, function(few, scene_of, *_where(fresh, rest))
+            return start, fresh, function(few, scene_of, *rows_where(fresh, rest))
+
+        closed, _, structure = trace(part, (0,))  # once, for its shapes and for the loop
+        evaluate = jaxpr_as_fun(closed)
 
         def add(k, total):
-            start, fresh, (sums, rows) = part(k)
+            start, fresh, (sums, rows) = jax.tree.unflatten(structure, evaluate(k))
             old = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, CHUNK), total[1])
-            rows = jax.tree.map(
-                lambda x, y: lax.dynamic_update_slice_in_dim(x, y, start, 0), total[1], _where(fresh, rows, old)
-            )
-            return jax.tree.map(jnp.add, total[0], sums), rows
+            put = lambda x, y: lax.dynamic_update_slice_in_dim(x, y, start, 0)  # noqa: E731
+            return jax.tree.map(jnp.add, total[0], sums), jax.tree.map(put, total[1], rows_where(fresh, rows, old))
 
-        _, _, (sums, rows) = jax.eval_shape(part, 0)
+        _, _, (sums, rows) = jax.tree.unflatten(structure, closed.out_avals)
         sums = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), sums)
         rows = jax.tree.map(lambda x: jnp.zeros((n, *x.shape[1:]), x.dtype), rows)
         return lax.fori_loop(0, -(-contacts.active.sum() // CHUNK), add, (sums, rows))
 
     return one_by_one(whole if n <= CHUNK else by_chunks, in_lockstep=whole)
-
-
-def _where(chosen, x, y=None):
-    """Leaves of x, which lead with contacts, where chosen; elsewhere those of y, or zero."""
-
-    def of_leaf(a, b):
-        return jnp.where(chosen.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
-
-    return jax.tree.map(lambda a: of_leaf(a, 0), x) if y is None else jax.tree.map(of_leaf, x, y)
