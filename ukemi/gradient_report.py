@@ -24,6 +24,7 @@ from ukemi.model import Input, Model, State
 from ukemi.modes import has_modes, step_with_mode
 from ukemi.rules import Exact
 from ukemi.softness import MAX_IMPEDANCE, MIN_IMPEDANCE
+from ukemi.status import Status
 
 BOUND = 1e-6  # largest relative error that passes
 FLOOR = 1e-2  # derivatives of velocities that are smaller count as this, per relative change of a parameter
@@ -90,7 +91,8 @@ def move(point: Point, along: dict[str, Array]) -> Point:
     model, state, inputs = point
     model = jax.tree_util.tree_map_with_path(lambda path, leaf: moved(_name(path), leaf), model)
     q = integrate(model.tree, state.q, along["q"], 1.0) if "q" in along else state.q
-    state = State(q, moved("v", state.v), moved("act", state.act), state.time, state.status, state.cache)
+    fresh = jnp.zeros_like(state.status)
+    state = State(q, moved("v", state.v), moved("act", state.act), state.time, fresh, state.cache)
     fields = {name: moved(name, getattr(inputs, name)) for name in STATE[3:]}
     return Point(model, state, Input(**fields))
 
@@ -178,23 +180,26 @@ def differences(method: Method, point: Point, directions: dict) -> tuple[Array, 
     return *lax.map(one, directions), mode[-1] >= 0
 
 
-def derivatives(method: Method, point: Point, directions: dict, cotangents: Array) -> tuple[Array, Array]:
-    """Derivatives (directions, outputs) in forward mode; those of cotangents · outputs (directions, n) in reverse."""
+def derivatives(method: Method, point: Point, directions: dict, cotangents: Array) -> tuple[Array, Array, Array]:
+    """Derivatives (directions, outputs) in forward mode; those of cotangents · outputs (directions, n) in reverse.
+
+    Then whether the step's solver converged.
+    """
     tree, h = point.model.tree, point.model.options.timestep
 
     def after(along):
         state = method.step(*move(point, along))
-        return outcome(state, lax.stop_gradient(state.q), lax.stop_gradient(h), tree)
+        return outcome(state, lax.stop_gradient(state.q), lax.stop_gradient(h), tree), state.status
 
     zero = {name: jnp.zeros(shape) for name, shape in coordinates(point).items()}
-    _, push = jax.linearize(after, zero)
+    _, push, status = jax.linearize(after, zero, has_aux=True)
     pull = jax.linear_transpose(push, zero)
     gradients = lax.map(lambda w: pull(w)[0], cotangents)
     reverse = sum(
         directions[name].reshape(len(directions[name]), -1) @ g.reshape(len(cotangents), -1).T
         for name, g in gradients.items()
     )
-    return lax.map(push, directions), jnp.asarray(reverse)
+    return lax.map(push, directions), jnp.asarray(reverse), status & Status.NOT_CONVERGED == 0
 
 
 def extrapolate(D: np.ndarray, same: np.ndarray) -> tuple[np.ndarray, float] | None:
@@ -257,6 +262,7 @@ class GradientReport:
     states: int
     touching: int  # states with an active contact
     undetermined: int  # states left out: the step has no derivative
+    unsolved: int  # states left out: the solver did not converge
     groups: list[GroupResult]
 
     @property
@@ -280,6 +286,8 @@ class GradientReport:
         title = f"{self.title}: {self.states} states, {self.touching} in contact"
         if self.undetermined:
             title += f", {self.undetermined} left out, where the step has no derivative"
+        if self.unsolved:
+            title += f", {self.unsolved} left out, where the solver did not converge (see Soft.iterations and solver)"
         return "\n".join([title, *lines, end])
 
 
@@ -296,7 +304,8 @@ def check_gradients(
     Every coordinate of the state, every input and every parameter takes part, in random directions. A direction
     counts at a state only where all points of the differences share one discrete mode (`ukemi.modes`) and where the
     differences agree among themselves; how many do not is in the report. So is the number of states where a rigid law
-    leaves the velocities open (`ukemi.modes.determined`). It needs float64.
+    leaves the velocities open (`ukemi.modes.determined`), and where the solver that the model or the method asks for
+    did not converge: there derivatives are those of a nearby step. It needs float64.
 
     samples: number of states; progress: called with (states done, all states).
     """
@@ -309,17 +318,17 @@ def check_gradients(
         raise InputError("check_gradients needs float64: set JAX_ENABLE_X64=1 before the model is loaded.")
     states = random_states(model, samples, seed, method)
     results = {name: GroupResult(name) for name in coordinates(Point(model, *states[0]))}
-    touching = undetermined = 0
+    touching = undetermined = unsolved = 0
     for k, (touches, comparison) in enumerate(_comparisons(model, method, states, seed)):
         touching += touches
-        if comparison is None:
-            undetermined += 1
-        else:
+        undetermined += not comparison.determined
+        unsolved += comparison.determined and not comparison.solved
+        if comparison.determined and comparison.solved:
             _note(results, comparison)
         if progress:
             progress(k + 1, samples)
     title = f"{model.name or 'model'}, {type(method).__name__}"
-    return GradientReport(title, samples, touching, undetermined, list(results.values()))
+    return GradientReport(title, samples, touching, undetermined, unsolved, list(results.values()))
 
 
 class Comparison(NamedTuple):
@@ -331,10 +340,12 @@ class Comparison(NamedTuple):
     forward: np.ndarray  # (directions, outputs)
     reverse: np.ndarray  # (directions, n)
     cotangents: np.ndarray  # (n, outputs)
+    determined: bool  # the step has a derivative
+    solved: bool  # and its solver converged
 
 
-def _comparisons(model: Model, method: Method, states: list, seed: int) -> Iterator[tuple[bool, Comparison | None]]:
-    """Evaluate everything, state by state: one program for the differences, one for the derivatives."""
+def _comparisons(model: Model, method: Method, states: list, seed: int) -> Iterator[tuple[bool, Comparison]]:
+    """Whether each state touches, and its derivatives: one program for the differences, one for the derivatives."""
     rng = np.random.default_rng(seed)
     differ = jax.jit(lambda *args: differences(method, Point(*args[:3]), args[3]), compiler_options=QUICK)
     derive = jax.jit(lambda *args: derivatives(method, Point(*args[:3]), *args[3:]), compiler_options=QUICK)
@@ -344,12 +355,9 @@ def _comparisons(model: Model, method: Method, states: list, seed: int) -> Itera
         owners, directions = draw_directions(point, rng, states=6, each=3)
         cotangents = rng.normal(size=(2, 2 * model.nv + model.na))
         values = differ(*point, directions), derive(*point, directions, cotangents)
-        (D, same, good), (forward, reverse) = jax.tree.map(np.asarray, values)
+        (D, same, good), (forward, reverse, solved) = jax.tree.map(np.asarray, values)
         touches = bool(touch(*point)) if model.pairs.layout.groups else False
-        if not good:
-            yield touches, None
-            continue
-        yield touches, Comparison(owners, D, same, forward, reverse, cotangents)
+        yield touches, Comparison(owners, D, same, forward, reverse, cotangents, bool(good), bool(solved))
 
 
 def _note(results: dict[str, GroupResult], c: Comparison) -> None:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from oracle.models import CASES
+from reports import check
 
 import ukemi as uk
 from rigid import watch
@@ -40,47 +41,32 @@ EFFECTS = (
 )  # fmt: skip
 
 
-def check(m, *effects: str, samples: int, seed: int = 1, share: float = 0.5, method=LCP) -> uk.GradientReport:
-    """No derivative is wrong, the given groups matter, and most directions could be compared.
-
-    Those at states that have no derivative count as not compared. Robots of capsules that share an end at a joint find
-    many: that joint on the ground is two contacts at one point, of which nothing decides which one rubs (see
-    `STRAIGHT` below). For gymnasium's hopper 30 of 200 states are, all for that reason.
-    """
-    report = uk.check_gradients(uk.load(m), method, samples=samples, seed=seed)
-    assert not report.failed, str(report)
-    groups = {group.group: group for group in report.groups}
-    for name in ("q", "v", *effects):
-        assert groups[name].effect and groups[name].samples, f"{name}\n{report}"
-    compared = sum(group.samples for group in report.groups)
-    whole = sum(group.samples + group.boundary + group.rough for group in report.groups)
-    assert compared / whole * (1 - report.undetermined / samples) > share, str(report)
-    return report
-
-
 def test_every_kind_of_row_and_every_parameter():
-    check(CRAWLER, *EFFECTS, samples=12)
+    check(CRAWLER, *EFFECTS, method=LCP, samples=12)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["hopper", "quadruped"])
 def test_models(name):
-    report = check(name, "bodies.mass", "geoms.size", "options.gravity", samples=6)
+    report = check(name, "bodies.mass", "geoms.size", "options.gravity", method=LCP, samples=6)
     assert report.touching
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_all_models(name):
+    """Robots of capsules that share an end at a joint are undetermined at many states: that joint on the ground is two
+    contacts at one point, of which nothing decides which one rubs (see `STRAIGHT` below).
+    """
     m = CASES[name]()
-    report = check(m, "bodies.mass", samples=20, share=0.3)
+    report = check(m, "bodies.mass", method=LCP, samples=20, share=0.3)
     if uk.load(m).pairs.layout.groups and name != "dm_control/finger":  # whose finger seldom finds what it turns
         assert report.touching >= 4, str(report)
 
 
 @pytest.mark.slow
 def test_explicit_positions():
-    check(CRAWLER, *EFFECTS[:2], samples=6, method=uk.LCP(explicit=True))
+    check(CRAWLER, *EFFECTS[:2], method=uk.LCP(explicit=True), samples=6)
 
 
 # ---- linearize -------------------------------------------------------------------------------------------------------
@@ -131,7 +117,9 @@ def test_second_derivatives_are_differences_of_first_ones():
 
 @pytest.mark.optimized
 def test_linearize_leaves_the_step_alone(crawler):
-    model, states = crawler
+    """At many states: where it is rounded otherwise, that may show at one of four only."""
+    model, _ = crawler
+    states = random_states(model, 40, seed=3, method=LCP)
     linearize, step = (jax.jit(f, static_argnames="method") for f in (uk.linearize, uk.step))
     for state, inputs in states:
         assert_same(linearize(model, state, inputs, method=LCP).next, step(model, state, inputs, method=LCP))
