@@ -13,7 +13,7 @@ from ukemi.maps import rows_where
 from ukemi.penalty import CHUNK, RowKinds
 from ukemi.tracing import trace
 
-SLOTS = (32, 128, 512)  # numbers of slots for which a solver is compiled, up to half the model's own
+SLOTS = (16, 64, 256, 1024)  # numbers of slots for which a solver is compiled, up to a third of the model's own
 
 
 def with_slots(function, kinds: RowKinds):
@@ -32,7 +32,7 @@ def with_slots(function, kinds: RowKinds):
 
         return run
 
-    sizes = [n for n in SLOTS if 2 * n <= kinds.contacts] + [kinds.contacts]
+    sizes = [n for n in SLOTS if 3 * n <= kinds.contacts] + [kinds.contacts]
     full = of(kinds.contacts)
 
     def choose(scene, *more):
