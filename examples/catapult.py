@@ -6,7 +6,6 @@ The controls are eight targets of the arm's servos, 0.1 s each; the loss is how 
 0.8 s. Gradients go through the push, the slip and the release.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -45,10 +44,7 @@ def throw(iterations: int = 100, starts: int = 200, progress=None) -> tuple[uk.S
 def main() -> None:
     """Find a throw and draw it."""
     jax.config.update("jax_enable_x64", True)  # rigid contact wants it
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--iterations", type=int, default=100, help="of gradient descent (default: 100)")
-    parser.add_argument("--out", type=Path, help="write a picture")
-    arguments = parser.parse_args()
+    arguments = shooting.arguments(__doc__, iterations=100)
     states, shot = throw(arguments.iterations, progress=shooting.report)
     uk.raise_if_failed(states)
     sys.stderr.write("\n")

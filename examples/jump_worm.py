@@ -6,7 +6,6 @@ The controls are ten targets of the joints' servos, 0.1 s each; the loss is the 
 sign reversed. Stretched, the worm stands 0.05 m higher than it starts: what is above that is a jump.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -39,10 +38,7 @@ def jump(iterations: int = 80, starts: int = 300, tries: int = 2, progress=None)
 def main() -> None:
     """Find a jump and draw it."""
     jax.config.update("jax_enable_x64", True)  # rigid contact wants it
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--iterations", type=int, default=80, help="of gradient descent (default: 80)")
-    parser.add_argument("--out", type=Path, help="write a picture")
-    arguments = parser.parse_args()
+    arguments = shooting.arguments(__doc__, iterations=80)
     states, shot = jump(arguments.iterations, progress=shooting.report)
     uk.raise_if_failed(states)
     sys.stderr.write("\n")

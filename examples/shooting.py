@@ -1,7 +1,9 @@
 """Single shooting: random starts, then gradient descent on the best of them."""
 
+import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -59,6 +61,14 @@ def random_starts(count: int, knots: int, nu: int, step: float, seed: int = 0) -
     walks = np.cumsum(np.random.default_rng(seed).normal(size=(count, knots, nu)) * step, axis=1)
     walks[0] = 0
     return walks
+
+
+def arguments(description: str | None, iterations: int) -> argparse.Namespace:
+    """What the command line of an example asks for."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--iterations", type=int, default=iterations, help=f"of descent (default: {iterations})")
+    parser.add_argument("--out", type=Path, help="write a picture")
+    return parser.parse_args()
 
 
 def report(number: int, iteration: int, value: float) -> None:

@@ -172,19 +172,13 @@ def _force_change(kinds: RowKinds, stepping: i_.Stepping, scene: Scene, dr: Bala
         clamped, firm = x_.is_clamped(p, own, side), firm_rows(p, own, side)
         of_side = jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 0.0)
         right = jnp.where(clamped, p.scale * (given.X.T @ force - rows[:n]), -of_side * rows[:n])
-        df = on_rows(_of_side, live_rows(p, own, side), p, own, side, right) * p.scale
+        _, df = on_rows(x_.solved, live_rows(p, own, side), p, own, side, right)
         right = jnp.where(firm, p.scale * (given.X.T @ shift - restore[:n]), 0.0)[:, None]
         dlam = on_rows(solve_restoring, firm, p, own, firm, given.law.yields, right)[:, 0] * p.scale
         room = (0, kinds.total - n)
-        return jnp.pad(df, room), jnp.pad(dlam, room)
+        return jnp.pad(df * p.scale, room), jnp.pad(dlam, room)
 
     return with_slots(solve, kinds)(_Imbalance(scene.frame, scene, dr)) if kinds.total else (dr.rows, dr.restore)
-
-
-def _of_side(p: x_.Boxed, own: x_.Roles, side: Array, right: Array) -> Array:
-    """Solution (n,) of least norm of the system of the sides."""
-    regular = x_.system(p, own, side, x_.Constants.of(right.dtype).delta)
-    return x_.refined(regular, x_.system(p, own, side, 0.0), right)[1]
 
 
 def jacobians(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses, args, ahead) -> tuple[Array, Array]:

@@ -167,8 +167,13 @@ def bounded(p: Boxed, own: Roles, side: Array) -> Array:
 
 def forces(p: Boxed, own: Roles, side: Array) -> tuple[Array, Array]:
     """Forces (n,) of the system with δ, and those of least norm of the system itself."""
+    return solved(p, own, side, right_side(p, own, side))
+
+
+def solved(p: Boxed, own: Roles, side: Array, right: Array) -> tuple[Array, Array]:
+    """Solutions of the system of the sides with δ, and of least norm of the system itself."""
     regular = system(p, own, side, Constants.of(p.b.dtype).delta)
-    return refined(regular, system(p, own, side, 0.0), right_side(p, own, side))
+    return refined(regular, system(p, own, side, 0.0), right)
 
 
 def refined(regular: Array, exact: Array, right: Array) -> tuple[Array, Array]:
