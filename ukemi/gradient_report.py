@@ -270,6 +270,11 @@ class GradientReport:
         """Groups whose derivatives are wrong."""
         return [group.group for group in self.groups if group.failed]
 
+    @property
+    def compared(self) -> bool:
+        """Whether any derivative was compared."""
+        return any(group.samples for group in self.groups)
+
     def __str__(self):
         table = [("group", "compared", "mode edge", "rough", "worst error", "fwd − rev", "")]
         for g in self.groups:
@@ -283,6 +288,8 @@ class GradientReport:
         ]
         wrong = ", ".join(self.failed)
         end = f"WRONG: {wrong}" if wrong else f"All derivatives agree with differences to {BOUND:.0e} or better."
+        if not self.compared:
+            end = "Nothing could be compared."
         title = f"{self.title}: {self.states} states, {self.touching} in contact"
         if self.undetermined:
             title += f", {self.undetermined} left out, where the step has no derivative"

@@ -145,6 +145,8 @@ def test_states_where_the_solver_gives_up_are_left_out():
     assert 0 < report.unsolved <= report.touching
     assert f"{report.unsolved} left out, where the solver did not converge" in str(report)
     assert not report.failed
+    dropped = dataclasses.replace(report, groups=[dataclasses.replace(g, samples=0) for g in report.groups])
+    assert not dropped.compared and str(dropped).endswith("Nothing could be compared.")
 
 
 # ---- models ----------------------------------------------------------------------------------------------------------------
