@@ -31,6 +31,7 @@ FLOOR = 1e-2  # derivatives of velocities that are smaller count as this, per re
 ROUNDING = 1e-14  # of an outcome, at least
 ROUGH = 1e-7  # differences that disagree among themselves by this much, on the same scale, are no reference
 RUNGS = 2e-3 * 0.5 ** np.arange(10)  # steps of the differences, relative to the scale of what is perturbed
+LIGHTLY = {"xla_backend_optimization_level": 1}  # for thousands of steps, whose small loops crawl with none (`QUICK`)
 NOTHING = ROUNDING / RUNGS[0]  # derivatives below this change no outcome, not by the longest of the steps
 
 ROTATIONS = ("bodies.quat", "bodies.iquat", "geoms.quat", "sites.quat", "mocap_quat")
@@ -354,7 +355,7 @@ class Comparison(NamedTuple):
 def _comparisons(model: Model, method: Method, states: list, seed: int) -> Iterator[tuple[bool, Comparison]]:
     """Whether each state touches, and its derivatives: one program for the differences, one for the derivatives."""
     rng = np.random.default_rng(seed)
-    differ = jax.jit(lambda *args: differences(method, Point(*args[:3]), args[3]), compiler_options=QUICK)
+    differ = jax.jit(lambda *args: differences(method, Point(*args[:3]), args[3]), compiler_options=LIGHTLY)
     derive = jax.jit(lambda *args: derivatives(method, Point(*args[:3]), *args[3:]), compiler_options=QUICK)
     touch = jax.jit(lambda *args: detect(args[0], of_state(*args)).active.any(), compiler_options=QUICK)
     for state, inputs in states:
