@@ -59,7 +59,8 @@ def detect(model: Model, kin: Kinematics, ahead: Array | None = None) -> Contact
     if not model.pairs.layout.groups:
         return _no_contacts(model)
     # a stage of its own: fused with what derivatives make of the same frames, they would be rounded otherwise
-    return _detect(model, Shape(*compact(geom_frames)(model, kin), model.geoms.size), ahead)
+    pos, mat = compact(geom_frames)(model, kin)
+    return _detect(model, Shape(pos, mat, model.geoms.size), ahead)
 
 
 @jax.custom_jvp
