@@ -15,7 +15,7 @@ from ukemi import spatial
 from ukemi.collide.detect import bounding_capsules
 from ukemi.constraint import Block, Frame, frame_of, scalar_blocks
 from ukemi.contact import Lever, contact_jacobian, contact_lever, contact_parameters
-from ukemi.kinematics import Kinematics, Velocities, geom_frames
+from ukemi.kinematics import Kinematics, geom_frames, velocities
 from ukemi.model import Model
 from ukemi.penalty import RowKinds
 
@@ -186,9 +186,9 @@ def mobility_of_points(frame: Frame, kinds: RowKinds, inverse: Array, mobility: 
     return jnp.pad(jnp.repeat(ways.sum(-1), kinds.dim), (kinds.scalar, 0))
 
 
-def covered(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
-    """Distance (pairs,) that the geoms of each pair can cover towards each other in a step at their velocities [m]."""
-    V = velocity.body
+def covered(model: Model, kin: Kinematics, v: Array) -> Array:
+    """Distance (pairs,) that the geoms of each pair can cover towards each other in a step at velocities v [m]."""
+    V = velocities(model.tree, kin.S, v).body
     body = model.geoms.layout.body
     half, radius = bounding_capsules(model)
     extent = spatial.safe_norm(half) + radius

@@ -13,7 +13,7 @@ from ukemi import rules
 from ukemi.collide.detect import Contacts, detect
 from ukemi.errors import GradientError, InputError
 from ukemi.gradient import without_derivative
-from ukemi.kinematics import Kinematics, integrate, of_state, velocities
+from ukemi.kinematics import Kinematics, integrate, of_state
 from ukemi.methods import balance as b_
 from ukemi.methods import impulse_rules as r_
 from ukemi.methods import impulses as p_
@@ -87,7 +87,7 @@ class LCP(Method):
         if not model.pairs.layout.groups:
             return None
         steps = 2 if self.explicit else 1  # the first of two goes where the old velocities lead, whatever is in the way
-        return lax.stop_gradient(steps * compact(_covered)(model, kin, v) + self.ahead)
+        return lax.stop_gradient(steps * compact(i_.covered)(model, kin, v) + self.ahead)
 
     def _rate(self, v: Array, z: p_.Impulses, h: Array) -> Array:
         """What positions move by in a second."""
@@ -119,10 +119,6 @@ class LCP(Method):
         """Contacts, and their mean forces (nc, dim) over the step in the contacts' frames."""
         here = self.here(model, state, inputs)
         return report_forces(here, self.impulses(here, state)[0])
-
-
-def _covered(model: Model, kin: Kinematics, v: Array) -> Array:
-    return i_.covered(model, kin, velocities(model.tree, kin.S, v))
 
 
 def arrive(model: Model, state: State, moved: tuple[Array, Array, Array], facts, names: Array, sides: Array) -> State:
