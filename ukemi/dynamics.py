@@ -51,6 +51,15 @@ def smooth(model: Model, kin: Kinematics, v: Array) -> Smooth:
     return Smooth(M, bias, velocity)
 
 
+def mass_matrix(model: Model, kin: Kinematics, pseudo: Array) -> Array:
+    """Mass matrix (nv, nv) with armature, of bodies of pseudo-inertias (nb, 16)."""
+    tree = model.tree
+    composite = spatial.spatial_inertia(spatial.materialize(mix(tree.moves.T, pseudo)))
+    momentum = spatial.materialize(spatial.apply(composite, kin.S))
+    product = momentum @ kin.S.T
+    return tree.anc * product + (tree.strict * product).T + jnp.diag(model.joints.armature)
+
+
 def _body_forces(model: Model, pseudo: Array, velocity: Velocities, acceleration: Array) -> Array:
     """Forces (nb, 6) that the bodies' motion needs: f = I A + V ×* I V, with joint accelerations S a + Ṡ v."""
     inertia = spatial.spatial_inertia(pseudo)
@@ -157,6 +166,42 @@ def inertial_slope(model: Model, kin: Kinematics, a: Array) -> Array:
     below = spatial.apply(inertia, psi_ddot) + spatial.cross_force(S, force)
     momentum, below = spatial.materialize((spatial.apply(inertia, S), below))
     return tree.anc * (momentum @ psi_ddot.T) + tree.strict.T * (S @ below.T)
+
+
+def motion_pull(
+    model: Model, kin: Kinematics, pseudo: Array, velocity: Velocities, v: Array, a: Array, w: Array
+) -> tuple[Array, Array]:
+    """wᵀ ∂(M a + c)/∂q and wᵀ ∂(M a + c)/∂v (nv,) in closed form, of bodies of pseudo-inertias (nb, 16).
+
+    The formulas of `motion_slopes` added up over their rows: with the bodies' velocities W at joint rates w, and sums
+    over the bodies that each dof moves,
+    q̄ = (W_λ × S)·Σf + ψ̇·Σg + ψ̈·ΣI W,  v̄ = S·Σg + (ψ̇ + Ṡ)·ΣI W,  g = 2BᵀW = V ×* I W − W ×* I V − I (V × W).
+    """
+    tree, S, V = model.tree, kin.S, velocity.body
+    rates, weighted = S * a[:, None] + velocity.S_dot * v[:, None], S * w[:, None]
+    inertia, W = spatial.spatial_inertia(pseudo), accumulate(tree, weighted)
+    momentum, turned = spatial.apply(inertia, V), spatial.apply(inertia, spatial.cross_motion(V, W))
+    carried = spatial.materialize(spatial.apply(inertia, W))
+    g = spatial.cross_force(V, carried) - spatial.cross_force(W, momentum) - turned
+    parts = jnp.concatenate([_body_forces(model, pseudo, velocity, rates), g, carried], -1)
+    force, g, carried = jnp.split(mix(tree.moves.T, spatial.materialize(parts)), 3, -1)
+    before = accumulate_before(tree, rates) - gravity(model)
+    psi_dot = spatial.materialize(spatial.cross_motion(velocity.before, S))
+    psi_ddot = spatial.cross_motion(before, S) + spatial.cross_motion(velocity.before, psi_dot)
+    psi = spatial.cross_motion(accumulate_before(tree, weighted), S)
+    q = (psi * force + psi_dot * g + psi_ddot * carried).sum(-1)
+    return q, (S * g + (psi_dot + velocity.S_dot) * carried).sum(-1)
+
+
+def inertial_pull(model: Model, kin: Kinematics, pseudo: Array, a: Array, w: Array) -> Array:
+    """wᵀ ∂(M a)/∂q (nv,) in closed form, at constant a: `motion_pull` at rest and without gravity."""
+    tree, S = model.tree, kin.S
+    rates, weighted = S * a[:, None], S * w[:, None]
+    inertia = spatial.spatial_inertia(pseudo)
+    forces = [spatial.apply(inertia, accumulate(tree, x)) for x in (rates, weighted)]
+    force, carried = jnp.split(mix(tree.moves.T, spatial.materialize(jnp.concatenate(forces, -1))), 2, -1)
+    psi, psi_ddot = (spatial.cross_motion(accumulate_before(tree, x), S) for x in (weighted, rates))
+    return (psi * force + psi_ddot * carried).sum(-1)
 
 
 def bias_slope(model: Model, kin: Kinematics, velocity: Velocities) -> Array:

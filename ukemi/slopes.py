@@ -10,13 +10,13 @@ from jax import Array
 from ukemi import penalty as p_
 from ukemi import spatial
 from ukemi.constraint import Frame, reference, row_softness, scalar_blocks
-from ukemi.contact import contact_law, contact_parameters, contact_softness
+from ukemi.contact import contact_jacobian, contact_law, contact_parameters, contact_softness
 from ukemi.forces import acts_on_joints, actuator_force, drives, saturated, transmission
 from ukemi.kinematics import difference
 from ukemi.model import Model
 from ukemi.penalty import RowKinds
 from ukemi.tree import BALL
-from ukemi.turning import Change, Follow, Turning, ridden, times, wrench_slopes
+from ukemi.turning import Change, Follow, Pull, Turning, ridden, times, turning_pull, wrench_slopes
 
 
 class ConstraintSlopes(NamedTuple):
@@ -32,7 +32,7 @@ def contact_slopes(kinds: RowKinds, frame: Frame, a: Array, follow: Follow) -> C
     x = jnp.stack([a, frame.v], -1)
     turning = Turning.of(frame.model, frame.kin, frame.contacts, kinds.dim, x, follow)
     seen = turning.rates.relative
-    law, dim, nv = _contact_force(kinds, frame, seen[:, 0].T, seen[:, 1].T), kinds.dim, len(a)
+    law, dim, nv = _change(contact_pushes(kinds, frame, seen[:, 0].T, seen[:, 1].T)), kinds.dim, len(a)
     W = turning.W[:dim]
     J, (Z,), edges = wrench_slopes(turning, [law], [times(cast(Array, m), W) for m in law.by])
     q = ridden(frame.model.tree, turning, cast(Array, law.force), J, Z)
@@ -42,8 +42,17 @@ def contact_slopes(kinds: RowKinds, frame: Frame, a: Array, follow: Follow) -> C
     return ConstraintSlopes(q, product[:, :nv], -product[:, nv:])
 
 
-def _contact_force(kinds: RowKinds, frame: Frame, a: Array, v: Array) -> Change:
-    """Forces of contacts, and how they follow acceleration, velocity and distance."""
+class Pushes(NamedTuple):
+    """Forces f of contacts, and how they follow acceleration, velocity and distance."""
+
+    force: Array  # (n, dim)
+    by: Array  # (n, dim, dim) ∂f/∂(J a); ∂f/∂(J v) is this times the damping
+    damping: Array  # (n, dim)
+    nearer: Array  # (n, dim) ∂f/∂distance
+
+
+def contact_pushes(kinds: RowKinds, frame: Frame, a: Array, v: Array) -> Pushes:
+    """Forces of contacts that move at acceleration a (n, ·) and velocity v (n, ·), each in its frame."""
     model, contacts, dim = frame.model, frame.contacts, kinds.dim
     prm = contact_parameters(model, contacts.pair)
     law = contact_law(model, contacts, kinds, v[:, :dim])
@@ -63,11 +72,39 @@ def _contact_force(kinds: RowKinds, frame: Frame, a: Array, v: Array) -> Change:
     # forces are in proportion to 1/R at given x
     nearer = P[:, :, 0] * push[:, None] - f * (R_dot / R)[:, None]
     nearer = jnp.where(contacts.active[:, None], nearer, 0.0)
-    damping = contact_softness(model, prm, kinds, contacts.distance).damping
-    full = jnp.pad(f, ((0, 0), (0, 6 - dim)))
+    return Pushes(f, P, contact_softness(model, prm, kinds, contacts.distance).damping, nearer)
+
+
+def _change(pushes: Pushes) -> Change:
+    """With the contacts as the last axis."""
+    f, P, damping, nearer = pushes
+    full = jnp.pad(f, ((0, 0), (0, 6 - f.shape[1])))
     parts = spatial.materialize((full, P, P * damping[:, None], nearer))
     force, first, second, nearer = spatial.materialize(tuple(jnp.moveaxis(part, 0, -1) for part in parts))
     return Change(force, (first, second), nearer)
+
+
+def contact_curvature(kinds: RowKinds, frame: Frame, a: Array) -> tuple[Array, Pushes]:
+    """Jᵀ H[s] J (nv, nv) of the contacts, and their forces."""
+    J = contact_jacobian(frame.model, frame.kin, frame.contacts, kinds.dim)
+    moving = (J.reshape(-1, len(a)) @ jnp.stack([a, frame.v], -1)).reshape(*J.shape[:2], 2)
+    pushes = spatial.materialize(contact_pushes(kinds, frame, moving[..., 0], moving[..., 1]))
+    stiff = cast(Array, sum(pushes.by[:, :, k, None] * J[:, None, k] for k in range(kinds.dim)))
+    return -spatial.gram(J.reshape(-1, len(a)), stiff.reshape(-1, len(a))), pushes
+
+
+def contact_pull(kinds: RowKinds, frame: Frame, a: Array, w: Array, pushes: Pushes) -> tuple[Pull, Array]:
+    """wᵀ ∂(Jᵀ f) of the contacts, along q, along the rates w, a and v, and along their distances (n,).
+
+    `contact_slopes`, added up over its rows.
+    """
+    x, dim = jnp.stack([w, a, frame.v], -1), kinds.dim
+    turning = Turning.of(frame.model, frame.kin, frame.contacts, dim, x)
+    f, P, damping, nearer = spatial.materialize(tuple(jnp.moveaxis(part, 0, -1) for part in pushes))
+    along = turning.rates.relative[:dim, 0]  # J w
+    stiff = times(P.transpose(1, 0, 2), along[:, None])[:, 0]
+    by = jnp.pad(jnp.stack([f, stiff, stiff * damping], 1), ((0, 6 - dim), (0, 0), (0, 0)))
+    return turning_pull(turning, spatial.materialize(by)), (along * nearer).sum(0)
 
 
 # ---- rows that are not contacts ------------------------------------------------------------------------------------

@@ -42,18 +42,18 @@ class Turning(NamedTuple):
     sides: tuple[Array, Array]  # (n, nv) each: 1 where a dof moves the first body, the second
     W: Array  # (6, 6, n)
     rates: "Rates"
-    follow: tuple[Array, Array]  # (7, 6, n) each
+    follow: tuple[Array, Array] | None  # (7, 6, n) each
 
     @staticmethod
-    def of(model: Model, kin, contacts, dim: int, x: Array, follow: Follow) -> "Turning":
+    def of(model: Model, kin, contacts, dim: int, x: Array, follow: Follow | None = None) -> "Turning":
         """For k rates x (nv, k)."""
         lever = contact_lever(model, kin, contacts, dim)
         body = jnp.asarray(model.geoms.layout.body[model.pairs.layout.geoms])[contacts.pair]
         moves = jnp.asarray(model.tree.moves.astype(x.dtype))
         sides = spatial.materialize((moves[body[:, 0]], moves[body[:, 1]]))
         frame, arm = spatial.materialize((jnp.moveaxis(lever.frame, 0, -1), lever.arm.T))
-        W = _wrench_rows(frame, arm)
-        return Turning(lever, sides, W, Rates.of(model.tree, lever, sides[0], W, x), _frame_motion(frame, follow))
+        W, motion = _wrench_rows(frame, arm), follow and _frame_motion(frame, follow)
+        return Turning(lever, sides, W, Rates.of(model.tree, lever, sides[0], W, x), motion)
 
 
 class Change(NamedTuple):
@@ -93,6 +93,29 @@ def ridden(tree, turning: Turning, force: Array, J: Array, slope: Array) -> Arra
     summed = spatial.gram(mask, times(turning.W.transpose(1, 0, 2), force[:, None])[:, 0].T)
     carried = tree.anc * (spatial.cross_force(S, summed) @ S.T)
     return carried + spatial.gram(J.reshape(-1, nv), slope.reshape(-1, nv))
+
+
+class Pull(NamedTuple):
+    """What a function of contacts' forces and motions pulls on, as their frames move."""
+
+    q: Array  # (nv,) on positions, but through the frames' own motion
+    rates: Array  # (k, nv) Jᵀ c_k
+    frame: Array  # (n, 6) on the motion of each frame: of its point in world axes, its turn in its own
+
+
+def turning_pull(turning: Turning, by: Array) -> Pull:
+    """Σ_k c_kᵀ ∂(J x_k)/∂q for c = by (6, k, n): the formula of ∂(J x)/∂q above, added up over its rows."""
+    x, S, k = turning.rates, turning.lever.S, by.shape[1]
+    following = -_cross_force(x.relative, by).sum(1)  # [u ×]ᵀ c, on Γ − J₂
+    carried = _cross_force(x.first, by).sum(1)  # −[V₁ ×]ᵀ c, on J
+    columns = spatial.materialize(jnp.concatenate([by, carried[:, None], following[:, None]], 1))
+    wrench = spatial.materialize(times(turning.W.transpose(1, 0, 2), columns)).transpose(2, 1, 0)
+    moving = spatial.gram(turning.lever.mask, wrench[:, : k + 1].reshape(-1, 6 * (k + 1)))
+    second = spatial.gram(turning.sides[1], wrench[:, k + 1])
+    moving, second = spatial.materialize((moving.reshape(-1, k + 1, 6), second))
+    q = (x.psi * moving[:, :k].reshape(len(S), 6 * k)).sum(-1) + (S * (moving[:, k] - second)).sum(-1)
+    point = spatial.apply(turning.lever.frame.mT, following[:3].T)
+    return Pull(q, (S[:, None] * moving[:, :k]).sum(-1).T, jnp.concatenate([point, following[3:].T], -1))
 
 
 def times(a: Array, b: Array) -> Array:
@@ -189,3 +212,12 @@ def _cross_force_rows(f: Array) -> Array:
     """Matrix (6, 6, n) of Γ ↦ Γ ×* f for motions Γ and forces f (6, n), both ordered linear, angular."""
     push, twist = _skew(f[:3]), _skew(f[3:])
     return -_square([[jnp.zeros_like(push), push], [push, twist]])
+
+
+def _cross_force(m: Array, f: Array) -> Array:
+    """m ×* f (6, ...) of motions and forces, both ordered linear, angular."""
+
+    def cross(a: Array, b: Array) -> Array:
+        return jnp.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
+
+    return jnp.concatenate([cross(m[3:], f[:3]), cross(m[:3], f[:3]) + cross(m[3:], f[3:])])

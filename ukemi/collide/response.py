@@ -6,6 +6,7 @@ are, and how they were found, is constant.
 """
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from ukemi.collide.primitives import PAIRS, chunk_of, pair_function
 from ukemi.collide.shapes import Hit, Shape
 from ukemi.gradient import filled, is_zero
 from ukemi.maps import mix
-from ukemi.model import PairLayout
+from ukemi.model import PairGroup, PairLayout
 
 
 def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, contacts) -> Hit:
@@ -66,25 +67,21 @@ def responses(layout: PairLayout, sized: bool, still: np.ndarray, reach: Array, 
 def _fill(layout: PairLayout, g: int, columns: np.ndarray, reach, shapes: Shape, contacts, own: Array, G: Array):
     """Write the responses of a group's `own` contacts, several pairs at a time."""
     group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), PAIRS[layout.groups[g].types].points
-    numbers, blank = np.arange(len(group.geoms)), G.shape[-1] - len(columns)
-    used = ((contacts.pair[:, None] == layout.first[g] + numbers) & own[:, None]).any(0)
-    rank = spatial.materialize(jnp.where(used, jnp.cumsum(used), 0))
+    blank = G.shape[-1] - len(columns)
+    count, turns = _in_turn(layout, g, contacts, own)
 
     def some(i, G):
-        turn = i * chunk + np.arange(1, chunk + 1)
-        mine = rank == turn[:, None]
-        index = spatial.materialize((mine * numbers).sum(-1))
-        geoms = jnp.asarray(group.geoms)[index]
-        a, b = (jax.tree.map(lambda x, k=k: x[k], shapes) for k in (geoms[:, 0], geoms[:, 1]))
+        index, real = turns(i)
+        a, b, _ = _sides(group, index, shapes)
         respond = partial(_pair_response, pair_function(layout, group), columns)
         new = jax.vmap(respond)(a, b, reach[layout.first[g] + index])
         new = jnp.pad(new.reshape(chunk * points, 7, -1), ((0, 0), (0, 0), (blank, 0)))
-        same = (contacts.pair[:, None] == layout.first[g] + index) & mine.any(-1) & contacts.active[:, None]
+        same = (contacts.pair[:, None] == layout.first[g] + index) & real & contacts.active[:, None]
         row = jnp.argmax(same, -1) * points + contacts.which
         found, row, new = spatial.materialize((same.any(-1), row, new))
         return jnp.where(found[:, None, None], new[row], G)
 
-    return lax.fori_loop(0, -(-used.sum() // chunk), some, G)
+    return lax.fori_loop(0, -(-count // chunk), some, G)
 
 
 def _pair_response(function, columns: np.ndarray, a: Shape, b: Shape, reach: Array) -> Array:
@@ -102,6 +99,89 @@ def _pair_response(function, columns: np.ndarray, a: Shape, b: Shape, reach: Arr
     turned = jnp.stack(spatial.materialize(spin), 1)
     spin = (frame[..., None] * turned[:, :, None]).sum(1)
     return jnp.concatenate([change.distance[:, None], change.point, spin], 1)
+
+
+# ---- the transpose ---------------------------------------------------------------------------------------------------
+
+
+class OnContact(NamedTuple):
+    """What a function of contacts pulls on."""
+
+    distance: Array  # (nc,)
+    point: Array  # (nc, 3)
+    turn: Array  # (nc, 3) on the rotation of the frame, in its own axes
+
+
+def pull(layout: PairLayout, reach: Array, shapes: Shape, contacts, on: OnContact) -> Array:
+    """What `on` pulls on the shapes (ng, 6): on their translations and rotations, in world axes about their origins.
+
+    Gᵀ of `responses`, without G: reverse mode through each pair function once.
+    """
+    total = jnp.zeros((len(shapes.pos), 6), shapes.pos.dtype)
+    rows = jnp.concatenate([on.distance[:, None], on.point, on.turn], -1)
+    for g in range(len(layout.groups)):
+        own = contacts.active & (contacts.pair >= layout.first[g]) & (contacts.pair < layout.first[g + 1])
+        add = partial(_add_pulls, layout, g, reach, shapes, contacts, own, rows)
+        total = add(total) if len(layout.groups) == 1 else lax.cond(own.any(), add, lambda total: total, total)
+    return total
+
+
+def _add_pulls(layout: PairLayout, g: int, reach, shapes: Shape, contacts, own: Array, rows: Array, total: Array):
+    """Add what a group's `own` contacts pull on, several pairs at a time."""
+    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), PAIRS[layout.groups[g].types].points
+    count, turns = _in_turn(layout, g, contacts, own)
+
+    def some(i, total):
+        index, real = turns(i)
+        a, b, geoms = _sides(group, index, shapes)
+        pair = layout.first[g] + index
+        mine = (contacts.pair == pair[:, None]) & real[:, None] & own
+        mine = mine[:, None] & (contacts.which == np.arange(points)[:, None])
+        on = mix(mine.reshape(chunk * points, -1).astype(rows.dtype), rows).reshape(chunk, points, 7)
+        pulled = jax.vmap(partial(_pair_pull, pair_function(layout, group)))(a, b, reach[pair], on)
+        pulled = spatial.materialize(jnp.where(real[:, None], pulled, 0.0).reshape(2 * chunk, 6))
+        owner = geoms.reshape(-1) == np.arange(len(total))[:, None]
+        return total + mix(owner.astype(rows.dtype), pulled)
+
+    return lax.fori_loop(0, -(-count // chunk), some, total)
+
+
+def _pair_pull(function, a: Shape, b: Shape, reach: Array, on: Array) -> Array:
+    """What `on` (points, 7) pulls on both shapes (12,)."""
+
+    def hit(move: Array) -> Hit:
+        still = jnp.zeros_like(a.size)
+        return function(_moved(a, move[:6], still), _moved(b, move[6:], still), reach)
+
+    now, back = jax.vjp(hit, jnp.zeros(12, a.pos.dtype))
+    # the frame's axes turn by δe = ω × e, of which the entries 12, 20, 01 of δE Eᵀ are taken
+    frame = jnp.stack([on[:, 4 + k, None] * now.frame[:, j] for k, j in ((2, 1), (0, 2), (1, 0))], 1)
+    return back(Hit(on[:, 0], on[:, 1:4], frame))[0]
+
+
+# ---- pairs of a group, several at a time -----------------------------------------------------------------------------
+
+
+def _in_turn(layout: PairLayout, g: int, contacts, own: Array):
+    """How many pairs of a group have contacts, and which are the i-th few: their rows, and which of these are real."""
+    group, chunk = layout.groups[g], chunk_of(layout.groups[g])
+    numbers = np.arange(len(group.geoms))
+    used = ((contacts.pair[:, None] == layout.first[g] + numbers) & own[:, None]).any(0)
+    rank = spatial.materialize(jnp.where(used, jnp.cumsum(used), 0))
+
+    def turns(i) -> tuple[Array, Array]:
+        turn = i * chunk + np.arange(1, chunk + 1)
+        mine = rank == turn[:, None]
+        return spatial.materialize((mine * numbers).sum(-1)), mine.any(-1)
+
+    return used.sum(), turns
+
+
+def _sides(group: PairGroup, index: Array, shapes: Shape) -> tuple[Shape, Shape, Array]:
+    """First and second shapes of a group's pairs (n,), and their numbers (n, 2)."""
+    geoms = jnp.asarray(group.geoms)[index]
+    a, b = (jax.tree.map(lambda x, k=k: x[k], shapes) for k in (geoms[:, 0], geoms[:, 1]))
+    return a, b, geoms
 
 
 def _moved(shape: Shape, move: Array, grow: Array) -> Shape:

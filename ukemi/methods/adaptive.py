@@ -25,7 +25,7 @@ from ukemi.batching import one_by_one
 from ukemi.collide.detect import Contacts
 from ukemi.errors import InputError
 from ukemi.forces import activation_motion, clamp_activation, hold_activation
-from ukemi.gradient import filled, is_zero, isolated, pushforward, root, unmoved, without_derivative
+from ukemi.gradient import filled, is_zero, isolated, pushforward, root, without_derivative
 from ukemi.kinematics import coordinate_rate
 from ukemi.maps import pick
 from ukemi.methods.base import Method, columns, rows
@@ -182,7 +182,7 @@ class Adaptive(Method):
     def _search(self, problem: Problem) -> tuple[Path, tuple[Memory, Effort]]:
         def find(problem: Problem):
             controller = eqx.combine(problem.control, self._controller())
-            field = partial(self._field, problem, False)
+            field = partial(self._field, problem)
             path, memory, effort = search(
                 field, problem.start, _memory(problem.warm), problem.length, self.solver, controller, self.max_steps
             )
@@ -190,14 +190,14 @@ class Adaptive(Method):
 
         return one_by_one(find)(problem)
 
-    def _field(self, problem: Problem, dense: bool, x: Array, memory: Memory) -> tuple[Array, Memory]:
+    def _field(self, problem: Problem, x: Array, memory: Memory) -> tuple[Array, Memory]:
         """F: rates of coordinates, velocities and activations."""
         model, inputs = problem.model, problem.inputs
         q, v, act = _split(model, x)
         zero = jnp.zeros((), jnp.int32)
         cache = dataclasses.replace(blank_cache(model), acceleration=memory.warm)
         state = State(q, v, act, jnp.zeros_like(x[0]), zero, cache)
-        motion = self._law().accelerate(model, state, inputs, dense=dense)
+        motion = self._law().accelerate(model, state, inputs)
         rate, _ = activation_motion(model, motion.kin, q, act, cast(Array, inputs.ctrl))
         after = Memory(
             warm=lax.stop_gradient(motion.acceleration),
@@ -218,17 +218,17 @@ class Adaptive(Method):
         if len(_opened(problem, which)[0]) > MANY:
             change = pushforward(partial(self._replay, path), problem, along)
         else:
-            matrix = one_by_one(partial(self._transition, which, _only_ctrl(along)))(path, problem)
+            matrix = one_by_one(partial(self._transition, which))(path, problem)
             theta = [tangents[k].ravel() for k in which]
             change = matrix @ jnp.concatenate([filled(along.start, problem.start), *theta])
         return Path(change, jnp.zeros_like(path.shares))
 
     def _replay(self, path: Path, problem: Problem) -> Array:
         steps = path.shares * problem.length
-        field = partial(self._field, problem, False)
+        field = partial(self._field, problem)
         return retrace_reversibly(field, problem.start, _memory(problem.warm), steps, self.solver)
 
-    def _transition(self, which: tuple[int, ...], dense: bool, path: Path, problem: Problem) -> Array:
+    def _transition(self, which: tuple[int, ...], path: Path, problem: Problem) -> Array:
         """∂x(h) (n, n + p) in x and the parameters θ (p,) that are `which`, along the steps: X' = F_x X + F_θ."""
         theta, given = _opened(problem, which)
         n, p = len(problem.start), len(theta)
@@ -236,7 +236,7 @@ class Adaptive(Method):
         def field(Y: Array, memory: Memory):
             def rates(x, theta):
                 there = given(theta)
-                rate, after = self._field(there, dense, x, memory)
+                rate, after = self._field(there, x, memory)
                 return there.length * rate, after
 
             rate, push, memory = jax.linearize(rates, Y[:, 0], theta, has_aux=True)
@@ -280,7 +280,7 @@ class Adaptive(Method):
 
         def field(Y: Array, memory: Memory):
             def rates(x, theta):
-                return self._field(given(theta), False, x, memory)
+                return self._field(given(theta), x, memory)
 
             rate, pull, memory = jax.vjp(rates, Y[:n], theta, has_aux=True)
             return jnp.concatenate([-rate, *pull(Y[n : 2 * n])]), memory
@@ -291,7 +291,7 @@ class Adaptive(Method):
         Y = jnp.where(effort.complete, path.end, jnp.nan)  # no gradient is better than a wrong one
         _, filled_in = _opened(jax.tree.map(jnp.zeros_like, problem), which)
         out = filled_in(Y[2 * n :])._replace(start=Y[n : 2 * n])
-        later = final @ self._field(problem, False, end, _memory(problem.warm))[0]  # a longer step goes on from the end
+        later = final @ self._field(problem, end, _memory(problem.warm))[0]  # a longer step goes on from the end
         return out._replace(length=out.length + later)
 
 
@@ -314,10 +314,6 @@ def _opened(problem: Problem, which: tuple[int, ...]) -> tuple[Array, Callable[[
 
 def _parameters(problem: Problem):
     return problem.model, problem.inputs, problem.length
-
-
-def _only_ctrl(along: Problem) -> bool:
-    return unmoved((along.model, dataclasses.replace(along.inputs, ctrl=None), along.length))
 
 
 def _marked(leaf) -> bool:

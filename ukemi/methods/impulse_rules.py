@@ -18,9 +18,10 @@ from ukemi import impulse_slopes as s_
 from ukemi import spatial
 from ukemi.constraint import Frame, scalar_blocks
 from ukemi.dynamics import inertial_slope, motion_slopes
-from ukemi.gradient import pushforward, root, zero_tangent
+from ukemi.gradient import filled, pushforward, root, zero_tangent
 from ukemi.kinematics import tangent_vector
 from ukemi.methods import balance as b_
+from ukemi.methods import balance_rules as r_
 from ukemi.methods.impulses import (
     Balance,
     Impulses,
@@ -146,7 +147,7 @@ def _exact_rule(stepping: i_.Stepping, bounces: bool, z: Impulses, args, along):
     dv = -(move.force @ dr.force + dr.rows @ move.rows)
     shift = -(move.shift @ dr.shift + dr.restore @ move.restore)
     if bounces:
-        dq = b_.filled(along[0].q, here.q)
+        dq = filled(along[0].q, here.q)
         shift = shift - move.bounce @ tangent_vector(here.model.tree, here.q, dq)
     df, dlam = _force_change(kinds, stepping, now, dr)  # which second derivatives see
     return zero_tangent(z)._replace(v=dv, shift=shift, f=df, lam=dlam)
@@ -204,7 +205,7 @@ def _slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, 
     model, h, nv = here.model, here.model.options.timestep, here.model.nv
     e = (z.v - here.v) / h
     inertial = motion_slopes(model, here.kin, now.frame.velocity, here.v, e)
-    push = b_.force_slopes(replace(kinds, equality=0, limit=0, dry=0), here, e)
+    push = r_.force_slopes(replace(kinds, equality=0, limit=0, dry=0), here, e)
     force = h * jnp.concatenate([inertial.q - push.q, inertial.v - push.v - now.M / h, -push.act, -push.ctrl], -1)
     shift = inertial_slope(model, here.kin, z.shift)
     rows, restore = jnp.zeros((0, 2 * nv), e.dtype), jnp.zeros((0, nv), e.dtype)
@@ -214,7 +215,7 @@ def _slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, 
         force, shift = force + _widened(part.force, force), shift + part.shift
         rows, restore = part.rows, part.restore
     if kinds.contacts:
-        part = _contact_slopes(kinds, stepping, z, now, b_.following(here, ahead))
+        part = _contact_slopes(kinds, stepping, z, now, r_.following(here, ahead))
         force, shift = force - _widened(part.pull, force), shift - part.drag
         rows = jnp.concatenate([rows, jnp.concatenate([part.q, part.v], -1)])
         restore = jnp.concatenate([restore, part.restore])
@@ -243,7 +244,7 @@ def _scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_
         return Balance(none, none[:, :nv], jnp.concatenate([q, v], -1), restore)
     n = kinds.scalar
     mine = z._replace(f=z.f[:n], lam=z.lam[:n], side=z.side[:n], bounce=z.bounce[:n])
-    slopes = b_.columns_of(lambda here: jnp.concatenate(row_balance(only, stepping, mine, here, now.duration)), here)
+    slopes = r_.columns_of(lambda here: jnp.concatenate(row_balance(only, stepping, mine, here, now.duration)), here)
     parts = np.cumsum([nv, nv, n])
     q, v = (Balance(*jnp.split(columns, parts)) for columns in (slopes.q, slopes.v))
     force, rows = (jnp.concatenate(pair, -1) for pair in ((q.force, v.force), (q.rows, v.rows)))

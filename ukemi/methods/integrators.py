@@ -23,6 +23,7 @@ from ukemi.kinematics import Kinematics, Velocities, integrate
 from ukemi.maps import pick
 from ukemi.model import Input, Model, State
 from ukemi.region import compact
+from ukemi.solvers.linear import eliminate, solve
 
 NAMES = ("Euler", "implicitfast", "implicit", "RK4")
 
@@ -84,6 +85,14 @@ def solve_implicit(integrator: str, model: Model, M: Array, slope: Slope, force:
     dofs = jnp.asarray(_free_dofs(model))
     block = (M_hat + h * slope.bias)[dofs[:, :, None], dofs[:, None, :]]
     return out.at[dofs].set(jnp.linalg.solve(block, force[dofs][..., None])[..., 0])
+
+
+def solve_transposed(integrator: str, model: Model, M: Array, slope: Slope, force: Array) -> Array:
+    """u with (M − h (D − C))ᵀ u = force (nv,)."""
+    matrix = implicit_matrix(model, M, slope)
+    if integrator == "Euler" or takes_forces_of_joints(integrator, model):  # symmetric
+        return solve(matrix, force)
+    return eliminate(matrix.T, force[:, None])[:, 0]
 
 
 def implicit_matrix(model: Model, M: Array, slope: Slope) -> Array:

@@ -17,6 +17,7 @@ from ukemi.errors import InputError
 from ukemi.gradient import root, straight_through
 from ukemi.kinematics import Kinematics, velocities
 from ukemi.methods import balance as b_
+from ukemi.methods import balance_rules as r_
 from ukemi.methods import integrators as i_
 from ukemi.methods.base import Method, columns
 from ukemi.model import Input, Model, State
@@ -87,35 +88,32 @@ class Soft(Method):
 
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
-        return self._step(model, state, inputs, dense=False)
+        if self._integrator(model) == "RK4":
+            moved, motion = i_.runge_kutta(self.accelerate, model, state, inputs)
+        else:
+            motion = self.accelerate(model, state, inputs, self._integrator(model))
+            moved = i_.advance(model, state, motion, inputs)
+        return self._after(model, state, motion, moved)
 
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
         integrator = self._integrator(model)
         if integrator == "RK4" or i_.wraps(model):
-            return columns(partial(self._step, dense=True), model, state, inputs)
+            return columns(self.step, model, state, inputs)
         here = b_.here(model, state, inputs)
         implicit = integrator if i_.takes_slope(integrator, model) else None
-        motion = self._motion(here, implicit, b_.vector_rule)
+        motion = self._motion(here, implicit)
         z, kinds = (motion.acceleration, motion.effective), self.kinds(model)
         if isinstance(self.gradient, FromDistance):
-            (z, _), here, kinds = self._from_distance(self.gradient, here, z[0], implicit, b_.vector_rule)
+            (z, _), here, kinds = self._from_distance(self.gradient, here, z[0], implicit)
         z, here = lax.optimization_barrier((z, here))  # see `gradient.isolated`
-        _, E = compact(partial(b_.jacobians, kinds, implicit))(z, here)
+        _, E = compact(partial(r_.jacobians, kinds, implicit))(z, here)
         after = self._after(model, state, motion, i_.advance(model, state, motion, inputs))
         velocity = model.options.timestep * E + np.eye(model.nv, E.shape[1], model.nv, dtype=E.dtype)
         return after, i_.advance_slopes(model, state, inputs, after.v, velocity, velocity)
 
     def _integrator(self, model: Model) -> str:
         return self.integrator or model.options.layout.integrator
-
-    def _step(self, model: Model, state: State, inputs: Input, dense: bool) -> State:
-        if self._integrator(model) == "RK4":
-            moved, motion = i_.runge_kutta(partial(self.accelerate, dense=dense), model, state, inputs)
-        else:
-            motion = self.accelerate(model, state, inputs, self._integrator(model), dense=dense)
-            moved = i_.advance(model, state, motion, inputs)
-        return self._after(model, state, motion, moved)
 
     def _after(self, model: Model, state: State, motion: Motion, moved: i_.Moved) -> State:
         # computed once, whoever looks at it: a rollout that stores it for its gradient must not round it differently
@@ -138,33 +136,28 @@ class Soft(Method):
     def _cone(self, model: Model) -> str:
         return self.cone or model.options.layout.cone
 
-    def accelerate(
-        self, model: Model, state: State, inputs: Input, integrator: str | None = None, *, dense: bool = False
-    ) -> Motion:
-        """Acceleration of the soft law, and the one that `integrator` makes of it, by the implicit rule.
-
-        dense: derivatives in state and controls are products with Jacobians, which pays where all columns are wanted.
-        """
+    def accelerate(self, model: Model, state: State, inputs: Input, integrator: str | None = None) -> Motion:
+        """Acceleration of the soft law, and the one that `integrator` makes of it, by the implicit rule."""
         implicit = integrator if integrator and i_.takes_slope(integrator, model) else None
-        return self._motion(b_.here(model, state, inputs), implicit, b_.dense_rule if dense else b_.vector_rule)
+        return self._motion(b_.here(model, state, inputs), implicit)
 
-    def _motion(self, here: b_.Here, implicit: str | None, rule) -> Motion:
+    def _motion(self, here: b_.Here, implicit: str | None) -> Motion:
         if not isinstance(self.gradient, FromDistance):
-            z, facts = self._balance(self.kinds(here.model), implicit, rule, here)
+            z, facts = self._balance(self.kinds(here.model), implicit, here)
             return Motion(here.kin, here.contacts, *z, *facts)
-        z, facts = self._balance(self.kinds(here.model), implicit, rule, lax.stop_gradient(here))
-        (soft, _), far, _ = self._from_distance(self.gradient, here, z[0], implicit, rule)
+        z, facts = self._balance(self.kinds(here.model), implicit, lax.stop_gradient(here))
+        (soft, _), far, _ = self._from_distance(self.gradient, here, z[0], implicit)
         a, e = straight_through(z, soft)
         return Motion(here.kin, here.contacts, a, e, *facts, far_overflow=far.contacts.overflow)
 
-    def _from_distance(self, ahead: FromDistance, here: b_.Here, a: Array, implicit: str | None, rule):
+    def _from_distance(self, ahead: FromDistance, here: b_.Here, a: Array, implicit: str | None):
         """What the softened law finds, where, and its rows: the same state, but contacts act from a distance."""
         kinds = row_kinds(here.model, self._cone(here.model), ahead)
         near = detect(here.model, here.kin, jnp.asarray(ahead.width, a.dtype))
         far = here._replace(contacts=near, warm=lax.stop_gradient(a))
-        return self._balance(kinds, implicit, rule, far), far, kinds
+        return self._balance(kinds, implicit, far), far, kinds
 
-    def _balance(self, kinds: RowKinds, implicit: str | None, rule, here: b_.Here):
+    def _balance(self, kinds: RowKinds, implicit: str | None, here: b_.Here):
         """(a, e) and how the solver fared, by the implicit rule."""
 
         def find(here: b_.Here):
@@ -172,7 +165,7 @@ class Soft(Method):
             z = now.solution.acceleration, effective(implicit, here, now)
             return z, (now.solution.iterations, now.solution.converged)
 
-        return root(find, partial(rule, kinds, implicit))(here)
+        return root(find, partial(r_.rule, kinds, implicit))(here)
 
     def forward(self, model: Model, state: State, inputs: Input) -> Forward:
         """Forward dynamics in continuous time, stage by stage; to look inside, not to differentiate."""

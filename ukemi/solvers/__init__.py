@@ -1,12 +1,11 @@
 """Solvers of the soft-constraint problem; they own no derivatives."""
 
 import jax.numpy as jnp
-from jax import Array
 
 from ukemi.gradient import without_derivative
-from ukemi.penalty import RowKinds, active_contacts
+from ukemi.penalty import RowKinds
 from ukemi.solvers.cg import cg
-from ukemi.solvers.newton import hessian, newton
+from ukemi.solvers.newton import newton
 from ukemi.solvers.pgs import pgs
 from ukemi.solvers.problem import Problem, Solution
 from ukemi.solvers.slots import with_slots
@@ -33,14 +32,3 @@ def solve_active(solver, rows, kinds: RowKinds, scene) -> Solution:
         return solution._replace(force=jnp.pad(solution.force, (0, kinds.total - own.total)))
 
     return without_derivative(with_slots(solve, kinds), REFUSED)(scene)
-
-
-def hessian_active(rows, kinds: RowKinds, scene, a: Array) -> Array:
-    """H = M + Jᵀ H[s] J (nv, nv) at the acceleration a (nv,), from the active contacts alone."""
-
-    def assemble(own: RowKinds, scene) -> Array:
-        problem = Problem(scene.M, scene.tau, rows(scene, own))
-        x = problem.rows.J @ scene.warm - problem.rows.aref
-        return hessian(own, problem, x, active_contacts(problem.rows.penalty))
-
-    return with_slots(assemble, kinds)(scene._replace(warm=a))

@@ -1,0 +1,270 @@
+"""The derivatives of the balance of forces: the implicit rule of the soft law.
+
+Along state and controls they are closed forms: products with the Jacobians forward, and one pull, which costs about a
+step, in reverse. Along anything else AD moves vectors through the residual, at the fixed solution.
+"""
+
+import dataclasses
+from functools import partial
+from typing import NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ukemi import slopes as s_
+from ukemi import spatial
+from ukemi.batching import one_by_one
+from ukemi.collide.detect import reach_of_pairs
+from ukemi.collide.response import OnContact, responses
+from ukemi.collide.response import pull as pull_on_shapes
+from ukemi.collide.shapes import Shape
+from ukemi.constraint import scalar_force
+from ukemi.dynamics import (
+    Smooth,
+    body_inertias,
+    inertial_force,
+    inertial_pull,
+    inertial_slope,
+    mass_matrix,
+    motion_pull,
+    motion_slopes,
+    smooth,
+)
+from ukemi.gradient import filled, pushforward, unmoved
+from ukemi.kinematics import (
+    Kinematics,
+    carry,
+    coordinate_rate,
+    geom_frames,
+    shared_reference,
+    tangent_vector,
+    velocities,
+)
+from ukemi.maps import mix
+from ukemi.methods import integrators as i_
+from ukemi.methods.balance import Here, Scene, applied, imbalance, lag, scene, slope, taken
+from ukemi.model import Model
+from ukemi.penalty import RowKinds
+from ukemi.region import compact
+from ukemi.solvers.linear import eliminate, solve
+from ukemi.solvers.slots import in_chunks
+from ukemi.transposable import transposable
+from ukemi.turning import Follow, still_groups
+
+
+def rule(kinds: RowKinds, implicit: str | None, z, here: Here, along: Here):
+    """(da, de) along tangents of anything."""
+    others = along.model, dataclasses.replace(along.inputs, ctrl=None)
+    if unmoved(others):  # kinematics and contacts follow the state
+        return _along_state(kinds, implicit, z, here, along)
+    return _along_anything(kinds, implicit, z, here, along)
+
+
+# ---- along anything, vector by vector -----------------------------------------------------------------------------
+
+
+def _along_anything(kinds: RowKinds, implicit: str | None, z, here: Here, along: Here):
+    a, e = z
+    dr = pushforward(partial(imbalance, kinds, a), here, along)
+    if dr is None:
+        return None
+    dyn = smooth(here.model, here.kin, here.v)
+    da = -solve(_curved(kinds, here, dyn, a).H, dr)
+    if not implicit:
+        return da, da
+    lagging = pushforward(partial(lag, implicit, a, e), here, along)
+    force = inertial_force(here.model, here.kin, da) - lagging
+    return da, i_.solve_implicit(implicit, here.model, dyn.M, slope(implicit, here), force)
+
+
+class _Curved(NamedTuple):
+    """The residual's Jacobian in a, and what else the constraints' derivatives are made of."""
+
+    H: Array  # (nv, nv) M + Jᵀ H[s] J
+    rows: s_.ConstraintSlopes | None  # of rows that are not contacts
+    pushes: s_.Pushes | None  # of contacts
+
+
+def _curved(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> _Curved:
+    there, H, rows, pushes = scene(here, dyn, jnp.zeros_like(a))._replace(warm=a), dyn.M, None, None
+    if kinds.scalar:
+        rows = s_.row_slopes(kinds, there.frame, a)
+        H = H + rows.H
+    if kinds.contacts:
+        of_contacts = in_chunks(lambda own, scene: s_.contact_curvature(own, scene.frame, scene.warm), kinds)
+        more, pushes = of_contacts(there)
+        H = H + more
+    return _Curved(H, rows, pushes)
+
+
+# ---- along state and controls ----------------------------------------------------------------------------------------
+
+
+def _along_state(kinds: RowKinds, implicit: str | None, z, here: Here, along: Here):
+    parts = [along.q, along.v, along.act, along.inputs.ctrl]
+    values = [here.q, here.v, here.act, here.inputs.ctrl]
+    parts = [filled(t, like) for t, like in zip(parts, values, strict=True)]
+    parts[0] = tangent_vector(here.model.tree, here.q, parts[0])
+    move = transposable(partial(_push, kinds, implicit), compact(partial(_pull, kinds, implicit)))
+    return move((z, here), tuple(parts))
+
+
+def _push(kinds: RowKinds, implicit: str | None, known, along):
+    """(da, de) along changes of position (tangent space), velocity, activation and control."""
+    A, E = compact(partial(jacobians, kinds, implicit))(*known)
+    along = jnp.concatenate(along)
+    return A @ along, E @ along
+
+
+def _pull(kinds: RowKinds, implicit: str | None, known, cotangents):
+    """The transpose of `_push`: −wᵀ ∂R with H w = the cotangents of a, and the same of M̂ᵀ u = those of e."""
+    z, here = known
+    (a, e), (w, u), model, h = z, cotangents, here.model, here.model.options.timestep
+    pseudo = spatial.materialize(body_inertias(model, here.kin))
+    velocity = velocities(model.tree, here.kin.S, here.v)
+    dyn = Smooth(spatial.materialize(mass_matrix(model, here.kin, pseudo)), jnp.zeros_like(a), velocity)
+    curved, pulls = _curved(kinds, here, dyn, a), []
+    if implicit:
+        u = i_.solve_transposed(implicit, model, dyn.M, slope(implicit, here), u)
+        pulls.append((-inertial_pull(model, here.kin, pseudo, e - a, u), jnp.zeros_like(a)))
+        if implicit != "Euler":  # the slope that Euler takes is a parameter
+            pulls.append(_pulled(partial(taken, implicit, e), here, h * u))
+        u = dyn.M @ u
+    w = solve(curved.H, w + u)
+    moving = motion_pull(model, here.kin, pseudo, velocity, here.v, a, w)
+    pulls += [jax.tree.map(jnp.negative, moving), _pulled(partial(_open_force, kinds, a), here, w)]
+    if curved.rows is not None:
+        pulls.append((w @ curved.rows.q, w @ curved.rows.v))
+    if curved.pushes is not None:
+        pulls.append(_contact_pull(kinds, scene(here, dyn, w)._replace(warm=a), curved.pushes))
+    q, v = (sum(pull[k] for pull in pulls) for k in (0, 1))
+    act, ctrl = (sum(pull[k] for pull in pulls if len(pull) > 2) for k in (2, 3))
+    return q, v, act, ctrl
+
+
+def _contact_pull(kinds: RowKinds, there: Scene, pushes: s_.Pushes) -> tuple[Array, Array]:
+    """wᵀ ∂(Jᵀ f)/∂q and wᵀ ∂(Jᵀ f)/∂v (nv,) of the contacts of a scene, whose `tau` is w and whose `warm` is a."""
+
+    def of_contacts(own: RowKinds, scene: Scene, pushes: s_.Pushes):
+        pull, distance = s_.contact_pull(own, scene.frame, scene.warm, scene.tau, pushes)
+        return (pull.q, pull.rates[2]), OnContact(distance, pull.frame[:, :3], pull.frame[:, 3:])
+
+    (q, v), on = in_chunks(of_contacts, kinds)(there, pushes)
+    model, kin, contacts = there.frame.model, there.frame.kin, there.frame.contacts
+    layout, (reach, shapes) = model.pairs.layout, _posed(model, kin, _ahead(kinds, q.dtype))
+    on_shapes = one_by_one(partial(pull_on_shapes, layout))(reach, shapes, contacts, on)
+    origin, S = shared_reference(model.tree, kin)
+    push, twist = on_shapes[:, :3], on_shapes[:, 3:]
+    wrench = jnp.concatenate([twist + spatial.cross(shapes.pos - origin, push), push], -1)
+    return q + (S * mix(model.tree.moves[model.geoms.layout.body].T, wrench)).sum(-1), v
+
+
+def _open_force(kinds: RowKinds, a: Array, here: Here) -> Array:
+    """τ, and the constraint forces that have no closed form."""
+    force = applied(here)
+    return force if s_.has_constant_rows(here.model, kinds) else force + scalar_force(kinds, here, a)
+
+
+def _pulled(function, here: Here, w: Array) -> s_.ForceSlopes:
+    """wᵀ ∂function by AD in position, velocity, activation and control."""
+    moved, start = _moving(function, here)
+    return s_.ForceSlopes(*jax.vjp(moved, *start)[1](w))
+
+
+# ---- Jacobians ----------------------------------------------------------------------------------------------------
+
+
+def jacobians(kinds: RowKinds, implicit: str | None, z, here: Here) -> tuple[Array, Array]:
+    """∂a and ∂e (nv, nv + nv + na + nu) in position (tangent space), velocity, activation and control."""
+    model, (a, e) = here.model, z
+    dyn = smooth(model, here.kin, here.v)
+    inertial = motion_slopes(model, here.kin, dyn.velocity, here.v, a)
+    pull = _constraint_slopes(kinds, here, dyn, a)
+    push = force_slopes(kinds, here, a)
+    R = jnp.concatenate([inertial.q - pull.q - push.q, inertial.v - pull.v - push.v, -push.act, -push.ctrl], -1)
+    A = -eliminate(dyn.M + pull.H, R)
+    if not implicit:
+        return A, A
+    force = dyn.M @ A
+    force = force - jnp.pad(inertial_slope(model, here.kin, e - a), ((0, 0), (0, force.shape[1] - model.nv)))
+    if implicit != "Euler":  # the slope that Euler takes is a parameter
+        force = force + model.options.timestep * jnp.concatenate(_taken_slopes(implicit, e, here), -1)
+    return A, eliminate(i_.implicit_matrix(model, dyn.M, slope(implicit, here)), force)
+
+
+def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> s_.ConstraintSlopes:
+    """Slopes of the constraint forces that have a closed form, and the curvature of all."""
+    nothing = jnp.zeros((here.model.nv, here.model.nv), a.dtype)
+    total = s_.ConstraintSlopes(nothing, nothing, nothing)
+    there = scene(here, dyn, jnp.zeros_like(a))
+    if kinds.scalar:
+        total = s_.row_slopes(kinds, there.frame, a)
+    if not kinds.contacts:
+        return total
+
+    def of_contacts(own: RowKinds, scene: Scene, follow: Follow) -> tuple[s_.ConstraintSlopes, tuple]:
+        return s_.contact_slopes(own, scene.frame, scene.warm, follow), ()
+
+    contacts, _ = in_chunks(of_contacts, kinds)(there._replace(warm=a), following(here, _ahead(kinds, a.dtype)))
+    return jax.tree.map(jnp.add, total, contacts)
+
+
+def _ahead(kinds: RowKinds, dtype) -> Array | None:
+    return jnp.asarray(kinds.ahead.width, dtype) if kinds.ahead else None
+
+
+def following(here: Here, ahead: Array | None = None) -> Follow:
+    """How the contacts follow the shapes that they are of."""
+    layout, (reach, shapes) = here.model.pairs.layout, _posed(here.model, here.kin, ahead)
+    G = one_by_one(partial(responses, layout, False, still_groups(here.model)))(reach, shapes, here.contacts)
+    geoms = jnp.asarray(layout.geoms)[here.contacts.pair]
+    return Follow(G, shapes.pos[geoms] - here.kin.ref[0])
+
+
+def _posed(model: Model, kin: Kinematics, ahead: Array | None) -> tuple[Array, Shape]:
+    """The distance (pairs,) up to which pairs touch [m], and all shapes in the world."""
+    margin, gap = reach_of_pairs(model)
+    reach = margin + gap if ahead is None else margin + gap + ahead
+    return reach, Shape(*geom_frames(model, kin), model.geoms.size)
+
+
+def _taken_slopes(integrator: str, e: Array, here: Here) -> s_.ForceSlopes:
+    """Slopes of `taken`."""
+    model, kin, _, q, v, act, _, inputs = here
+    if i_.takes_forces_of_joints(integrator, model) and s_.has_plain_forces(model):
+        return s_.damping_slopes(model, kin, q, v, act, cast(Array, inputs.ctrl), e)
+    return columns_of(partial(taken, integrator, e), here)
+
+
+def force_slopes(kinds: RowKinds, here: Here, a: Array) -> s_.ForceSlopes:
+    """Slopes of τ, and of the constraint forces that have no closed form."""
+    model, rows = here.model, not s_.has_constant_rows(here.model, kinds)
+    plain = s_.has_plain_forces(model) and here.inputs.xfrc is None
+
+    def force(here: Here) -> Array:
+        out = jnp.zeros_like(a) if plain else applied(here)
+        return out + scalar_force(kinds, here, a) if rows else out
+
+    if not plain:
+        return columns_of(force, here)
+    slopes = s_.force_slopes(model, here.kin, here.q, here.v, here.act, cast(Array, here.inputs.ctrl))
+    return jax.tree.map(jnp.add, slopes, columns_of(force, here)) if rows else slopes
+
+
+def columns_of(function, here: Here) -> s_.ForceSlopes:
+    """Jacobians of a function of `here` by AD, in position, velocity, activation and control."""
+    moved, start = _moving(function, here)
+    return s_.ForceSlopes(*jax.jacfwd(moved, argnums=(0, 1, 2, 3))(*start))
+
+
+def _moving(function, here: Here):
+    """`function` of a change of position (tangent space), of velocity, activation and control; and where these are."""
+
+    def moved(shift, v, act, ctrl):
+        kin = jax.tree.map(jnp.add, here.kin, carry(here.model, here.kin, shift))
+        q = here.q + coordinate_rate(here.model.tree, here.q, shift)
+        inputs = dataclasses.replace(here.inputs, ctrl=ctrl)
+        return function(here._replace(kin=kin, q=q, v=v, act=act, inputs=inputs))
+
+    return moved, (jnp.zeros_like(here.v), here.v, here.act, cast(Array, here.inputs.ctrl))
