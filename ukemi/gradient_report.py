@@ -1,7 +1,6 @@
 """Compare the derivatives of a step with differences, for every input and every parameter of a model.
 
-Derivatives are taken in coordinates that a user would perturb: rotations turn in their own frame, unit axes turn,
-everything else is added to. So quaternions stay of unit length, off which a step means nothing.
+Derivatives are taken in the coordinates of `perturbing`.
 """
 
 import dataclasses
@@ -13,17 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi import spatial
 from ukemi.collide.detect import detect
 from ukemi.contact_states import QUICK, random_states
 from ukemi.errors import InputError
-from ukemi.kinematics import difference, integrate, of_state
+from ukemi.kinematics import difference, of_state
 from ukemi.methods.base import Method
 from ukemi.methods.soft import Soft
-from ukemi.model import Input, Model, State
+from ukemi.model import Model, State
 from ukemi.modes import has_modes, step_with_mode
+from ukemi.perturbing import CLOSED, Point, coordinates, draw_directions, move
 from ukemi.rules import Exact
-from ukemi.softness import MAX_IMPEDANCE, MIN_IMPEDANCE
 from ukemi.status import Status
 
 BOUND = 1e-6  # largest relative error that passes
@@ -34,119 +32,6 @@ RUNGS = 2e-3 * 0.5 ** np.arange(10)  # steps of the differences, relative to the
 LIGHTLY = {"xla_backend_optimization_level": 1}  # for thousands of steps, whose small loops crawl with none (`QUICK`)
 NOTHING = ROUNDING / RUNGS[0]  # derivatives below this change no outcome, not by the longest of the steps
 
-ROTATIONS = ("bodies.quat", "bodies.iquat", "geoms.quat", "sites.quat", "mocap_quat")
-AXES = ("joints.axis",)
-TIED = ("geoms.friction", "geoms.restitution", "geoms.solref")  # of two, one is taken: equal values move together
-POSITIVE = (
-    "bodies.mass", "bodies.inertia", "bodies.invweight", "joints.invweight", "geoms.size", "geoms.density",
-    "geoms.solmix", "geoms.friction", "pairs.friction", "actuators.time_constant", "options.timestep",
-)  # fmt: skip
-STATE = ("q", "v", "act", "ctrl", "qfrc", "xfrc", "mocap_pos", "mocap_quat")
-
-
-class Point(NamedTuple):
-    """Everything that a step depends on."""
-
-    model: Model
-    state: State
-    inputs: Input
-
-
-# ---- coordinates ---------------------------------------------------------------------------------------------------
-
-
-def parameters(model: Model) -> dict[str, Array]:
-    """Every array of the model by its name, such as `bodies.mass`, but for the keyframes."""
-    named = {_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(model)}
-    return {name: leaf for name, leaf in named.items() if not name.startswith("keyframes.")}
-
-
-def _name(path) -> str:
-    return ".".join(key.name for key in path)
-
-
-def coordinates(point: Point) -> dict[str, tuple[int, ...]]:
-    """Shapes of the coordinates of every group, empty groups left out."""
-    state, inputs, tree = point.state, point.inputs, point.model.tree
-    values = {"v": state.v, "act": state.act, **{name: getattr(inputs, name) for name in STATE[3:]}}
-    values = {name: value for name, value in values.items() if value is not None} | parameters(point.model)
-    shapes = {"q": (tree.nv,)} | {
-        name: (*value.shape[:-1], 3) if name in ROTATIONS else value.shape for name, value in values.items()
-    }
-    return {name: shape for name, shape in shapes.items() if np.prod(shape)}
-
-
-def move(point: Point, along: dict[str, Array]) -> Point:
-    """The point moved by coordinates of `coordinates`."""
-
-    def moved(name: str, value):
-        if value is None or name not in along:
-            return value
-        shift = along[name]
-        if name in ROTATIONS:
-            return spatial.quat_integrate(value, shift)
-        if name in AXES:
-            return spatial.rotate(spatial.quat_exp(shift), value)
-        return value + shift
-
-    model, state, inputs = point
-    model = jax.tree_util.tree_map_with_path(lambda path, leaf: moved(_name(path), leaf), model)
-    q = integrate(model.tree, state.q, along["q"], 1.0) if "q" in along else state.q
-    fresh = jnp.zeros_like(state.status)
-    state = State(q, moved("v", state.v), moved("act", state.act), state.time, fresh, state.cache)
-    fields = {name: moved(name, getattr(inputs, name)) for name in STATE[3:]}
-    return Point(model, state, Input(**fields))
-
-
-def outcome(state: State, reference: Array, h: Array, tree) -> Array:
-    """What is differentiated (2 nv + na,): how far q is from the reference over one time step, v, and act."""
-    return jnp.concatenate([difference(tree, state.q, reference) / h, state.v, state.act])
-
-
-def draw_directions(point: Point, rng: np.random.Generator, states: int, each: int) -> tuple[list[str], dict]:
-    """The group of every direction, and the directions (n, ...) of every group, zero outside of the own one."""
-    shapes, values, owners = coordinates(point), parameters(point.model), []
-    rows: dict[str, list[np.ndarray]] = {name: [] for name in shapes}
-    for name, shape in shapes.items():
-        size = int(np.prod(shape))
-        for k in range(min(size, states if name in STATE else each)):
-            d = rng.normal(size=shape)
-            if k % 2 and size > 2:  # one coordinate, or some
-                keep = rng.permutation(size) < (1 if name in STATE else max(1, size // 3))
-                d = d * keep.reshape(shape)
-            if name not in STATE and name not in ROTATIONS + AXES:
-                d = _scaled(name, d, np.asarray(values[name]), point.model)
-            owners.append(name)
-            rows[name].append(d)
-    full, count = {}, 0
-    for name, own in rows.items():
-        full[name] = np.zeros((len(owners), *shapes[name]))
-        full[name][count : count + len(own)] = own
-        count += len(own)
-    return owners, full
-
-
-def _scaled(name: str, d: np.ndarray, value: np.ndarray, model: Model) -> np.ndarray:
-    """A random direction in the units of a parameter, away from the bounds that the engine keeps it in."""
-    used = np.abs(value[np.isfinite(value) & (value != 0)])
-    size = float(np.sqrt(np.mean(used**2))) if len(used) else 1.0
-    if name in TIED:  # one number for all entries of equal value, column by column
-        for given, column in zip(value.reshape(len(value), -1).T, d.reshape(len(d), -1).T, strict=True):
-            _, same = np.unique(given, return_inverse=True)
-            column[:] = column[: same.max(initial=-1) + 1][same]
-    if name == "bodies.products":
-        d = d * np.asarray(model.bodies.inertia).min(-1, keepdims=True)
-    else:
-        d = d * np.where(np.isfinite(value), np.abs(value) + (0.0 if name in POSITIVE else 0.01 * size), 0.0)
-    if "solimp" in name:
-        bound = (value[..., :5] <= [MIN_IMPEDANCE, MIN_IMPEDANCE, 0, MIN_IMPEDANCE, 1]) | (
-            value[..., :5] >= [MAX_IMPEDANCE, MAX_IMPEDANCE, np.inf, MAX_IMPEDANCE, np.inf]
-        )
-        d = np.where(bound, 0.0, d)
-    if "solref" in name:  # at the least time constant that refsafe allows
-        d = np.where(value == 2 * float(model.options.timestep), 0.0, d)
-    return d
-
 
 # ---- differences and derivatives -----------------------------------------------------------------------------------
 
@@ -156,6 +41,11 @@ def _reference(method: Method) -> Method:
     if not isinstance(method, Soft):
         return method
     return dataclasses.replace(method, solver="Newton", iterations=300, line_search_iterations=200, tolerance=1e-14)
+
+
+def outcome(state: State, reference: Array, h: Array, tree) -> Array:
+    """What is differentiated (2 nv + na,): how far q is from the reference over one time step, v, and act."""
+    return jnp.concatenate([difference(tree, state.q, reference) / h, state.v, state.act])
 
 
 def differences(method: Method, point: Point, directions: dict) -> tuple[Array, Array, Array]:
@@ -181,10 +71,13 @@ def differences(method: Method, point: Point, directions: dict) -> tuple[Array, 
     return *lax.map(one, directions), mode[-1] >= 0
 
 
-def derivatives(method: Method, point: Point, directions: dict, cotangents: Array) -> tuple[Array, Array, Array]:
+def derivatives(
+    method: Method, point: Point, directions: dict, cotangents: Array, first: int
+) -> tuple[Array, Array, Array]:
     """Derivatives (directions, outputs) in forward mode; those of cotangents · outputs (directions, n) in reverse.
 
-    Then whether the step's solver converged.
+    Then whether the step's solver converged. The first directions are those of `CLOSED` groups, along which the soft
+    law has derivatives of its own as long as nothing else moves.
     """
     tree, h = point.model.tree, point.model.options.timestep
 
@@ -192,15 +85,22 @@ def derivatives(method: Method, point: Point, directions: dict, cotangents: Arra
         state = method.step(*move(point, along))
         return outcome(state, lax.stop_gradient(state.q), lax.stop_gradient(h), tree), state.status
 
-    zero = {name: jnp.zeros(shape) for name, shape in coordinates(point).items()}
-    _, push, status = jax.linearize(after, zero, has_aux=True)
-    pull = jax.linear_transpose(push, zero)
-    gradients = lax.map(lambda w: pull(w)[0], cotangents)
-    reverse = sum(
-        directions[name].reshape(len(directions[name]), -1) @ g.reshape(len(cotangents), -1).T
-        for name, g in gradients.items()
-    )
-    return lax.map(push, directions), jnp.asarray(reverse), status & Status.NOT_CONVERGED == 0
+    forward, reverse, status = [], [], None
+    shapes = coordinates(point)
+    alone = [name for name in shapes if name in CLOSED and isinstance(method, Soft)]
+    together = [name for name in shapes if name not in alone]
+    for names, rows in ((alone, slice(first)), (together, slice(first if alone else 0, None))):
+        if not names:
+            continue
+        zero = {name: jnp.zeros(shapes[name]) for name in names}
+        own = {name: directions[name][rows] for name in names}
+        _, push, status = jax.linearize(after, zero, has_aux=True)
+        pull = jax.linear_transpose(push, zero)
+        gradients = lax.map(lambda w, pull=pull: pull(w)[0], cotangents)
+        forward.append(lax.map(push, own))
+        flat = [(own[k].reshape(len(own[k]), -1), g.reshape(len(cotangents), -1)) for k, g in gradients.items()]
+        reverse.append(sum(d @ g.T for d, g in flat))
+    return jnp.concatenate(forward), jnp.concatenate(reverse), status & Status.NOT_CONVERGED == 0
 
 
 def extrapolate(D: np.ndarray, same: np.ndarray) -> tuple[np.ndarray, float] | None:
@@ -356,13 +256,16 @@ def _comparisons(model: Model, method: Method, states: list, seed: int) -> Itera
     """Whether each state touches, and its derivatives: one program for the differences, one for the derivatives."""
     rng = np.random.default_rng(seed)
     differ = jax.jit(lambda *args: differences(method, Point(*args[:3]), args[3]), compiler_options=LIGHTLY)
-    derive = jax.jit(lambda *args: derivatives(method, Point(*args[:3]), *args[3:]), compiler_options=QUICK)
+    derive = jax.jit(
+        lambda *args: derivatives(method, Point(*args[:3]), *args[3:]), static_argnums=5, compiler_options=QUICK
+    )
     touch = jax.jit(lambda *args: detect(args[0], of_state(*args)).active.any(), compiler_options=QUICK)
     for state, inputs in states:
         point = Point(model, state, inputs)
         owners, directions = draw_directions(point, rng, states=6, each=3)
         cotangents = rng.normal(size=(2, 2 * model.nv + model.na))
-        values = differ(*point, directions), derive(*point, directions, cotangents)
+        first = sum(name in CLOSED for name in owners)
+        values = differ(*point, directions), derive(*point, directions, cotangents, first)
         (D, same, good), (forward, reverse, solved) = jax.tree.map(np.asarray, values)
         touches = bool(touch(*point)) if model.pairs.layout.groups else False
         yield touches, Comparison(owners, D, same, forward, reverse, cotangents, bool(good), bool(solved))

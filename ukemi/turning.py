@@ -174,7 +174,7 @@ class Rates(NamedTuple):
 
 def _blocks(turning: Turning, change: Change) -> tuple[Array | None, Array, Array]:
     """∂φ/∂q + [×* φ] Γ as (·, 6 + 6k, n) on S and the ψ̇(x) of what moves relatively, and (·, 6, n) on S per side."""
-    W, x, follow = turning.W, turning.rates, turning.follow
+    W, x, follow = turning.W, turning.rates, cast(tuple[Array, Array], turning.follow)
     count = 6 if change.force is not None else len(cast(Array, change.distance))
 
     def through(matrix: Array, rows: Array) -> Array:

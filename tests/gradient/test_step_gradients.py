@@ -22,9 +22,9 @@ from reports import check
 import ukemi as uk
 from ukemi.collide.primitives import PAIRS
 from ukemi.contact_states import random_states
-from ukemi.gradient_report import Point, move
 from ukemi.model import as_input
 from ukemi.modes import step_with_mode
+from ukemi.perturbing import Point, move
 
 quick = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 SCENES = {}  # name -> (model text or MjModel maker, groups that must have an effect)

@@ -10,7 +10,8 @@ from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+import jax.scipy.linalg as jsl
+from jax import Array, lax
 
 from ukemi import slopes as s_
 from ukemi import spatial
@@ -70,7 +71,8 @@ def _along_anything(kinds: RowKinds, implicit: str | None, z, here: Here, along:
     if dr is None:
         return None
     dyn = smooth(here.model, here.kin, here.v)
-    da = -solve(_curved(kinds, here, dyn, a).H, dr)
+    factor = lax.linalg.cholesky(_curved(kinds, here, dyn, a).H, symmetrize_input=False)
+    da = -jsl.cho_solve((factor, True), dr)
     if not implicit:
         return da, da
     lagging = pushforward(partial(lag, implicit, a, e), here, along)

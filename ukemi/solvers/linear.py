@@ -28,7 +28,7 @@ FEW = 18  # unknowns up to which elimination beats LAPACK for one right side
 
 
 def solve(A: Array, b: Array) -> Array:
-    """A⁻¹ b (n,) of symmetric positive definite A (n, n)."""
+    """A⁻¹ b (n,) of symmetric positive definite A (n, n); without reverse mode."""
     if len(A) <= FEW:
         return eliminate(A, b[:, None])[:, 0]
     return jsl.cho_solve((lax.linalg.cholesky(A, symmetrize_input=False), True), b)
