@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from ukemi import spatial
-from ukemi.gradient import add_tangents, is_zero, isolated, pushforward
+from ukemi.gradient import add_tangents, is_zero, isolated, keep, pushforward
 from ukemi.maps import mix, pick, pick_rows
 from ukemi.model import Input, Model, State
 from ukemi.region import compact
@@ -74,7 +74,7 @@ def _kinematics(fixed, q):
 def _differentiate_kinematics(primals, tangents):
     """Along q in closed form (`carry`); along model and mocap poses by AD."""
     (fixed, q), (along_fixed, dq) = primals, tangents
-    kin = _kinematics(fixed, q)
+    kin = keep(_kinematics(fixed, q))
     apart, there = jax.lax.optimization_barrier((fixed, q))  # see `gradient.isolated`
     tangent = pushforward(lambda fixed: _evaluate(fixed, there), apart, along_fixed)
     if not is_zero(dq):

@@ -115,36 +115,48 @@ def row_slopes(kinds: RowKinds, frame: Frame, a: Array) -> ConstraintSlopes:
 
     Where other rows are among them (`has_constant_rows`), only the curvature: their slopes are left to AD.
     """
-    model, nv = frame.model, frame.model.nv
+    if has_constant_rows(frame.model, kinds):
+        diagonals = diagonal_slopes(kinds, frame, a)
+        return ConstraintSlopes(*(jnp.diag(diagonals[k]) for k in range(3)))
+    nothing = jnp.zeros((len(a), len(a)), a.dtype)
+    J, stiff = (jnp.concatenate(part) for part in _row_changes(kinds, frame, a)[:2])
+    return ConstraintSlopes(nothing, nothing, -spatial.gram(J, stiff[:, None] * J))
+
+
+def diagonal_slopes(kinds: RowKinds, frame: Frame, a: Array) -> Array:
+    """Diagonals (3, nv) of the slopes of constant rows in q and v and of their curvature, which are nothing else: each
+    row moves one dof, by plus or minus one.
+    """
+    model = frame.model
+    _, stiff, damped, nearer = (jnp.concatenate(part) for part in _row_changes(kinds, frame, a))
+    nearer = jnp.where(np.arange(len(nearer)) < kinds.dry, 0.0, nearer)  # dry friction has no position
+    joint = model.joints.layout.limit_rows[:, 0] if kinds.limit else np.zeros(0, int)
+    dofs = np.concatenate([model.joints.layout.dry if kinds.dry else joint[:0], model.tree.joint_dof[joint]])
+    own = (dofs[:, None] == np.arange(model.nv)).astype(a.dtype)
+    return jnp.stack([nearer, damped, -stiff]) @ own
+
+
+def _row_changes(kinds: RowKinds, frame: Frame, a: Array) -> tuple[list, list, list, list]:
+    """J of rows that are not contacts, and how their forces follow J a, J v and the position error, kind by kind."""
     J, stiff, damped, nearer = [], [], [], []
     blocks = scalar_blocks(frame, kinds)
-    laws = [reference(model, block, frame.v) for block in blocks]
+    laws = [reference(frame.model, block, frame.v) for block in blocks]
     D = jnp.concatenate([law[2] for law in laws])
     x = jnp.concatenate([block.J @ a - law[0] for block, law in zip(blocks, laws, strict=True)])
-    empty = p_.Penalty(D, model.joints.frictionloss[model.joints.layout.dry], *(jnp.zeros((0, 1), a.dtype),) * 4)
+    limit = frame.model.joints.frictionloss[frame.model.joints.layout.dry]
+    empty = p_.Penalty(D, limit, *(jnp.zeros((0, 1), a.dtype),) * 4)
     only = RowKinds(kinds.equality, kinds.dry, kinds.limit, 0, 1, kinds.cone, False)
     force, P = p_.force(only, empty, x), -p_.hessian(only, empty, x)[0]
     start = 0
     for block, (_, R, _) in zip(blocks, laws, strict=True):
         rows = slice(start, start + len(block.residual))
         start = rows.stop
-        soft, change = _softness_slope(model, block)
+        soft, change = _softness_slope(frame.model, block)
         J.append(block.J)
         stiff.append(P[rows])
         damped.append(P[rows] * soft.damping)
         nearer.append(P[rows] * change.push - force[rows] * change.R / R)
-    stiff, damped, nearer = (jnp.concatenate(part) for part in (stiff, damped, nearer))
-    if not has_constant_rows(model, kinds):
-        J = jnp.concatenate(J)
-        nothing = jnp.zeros((nv, nv), a.dtype)
-        return ConstraintSlopes(nothing, nothing, -spatial.gram(J, stiff[:, None] * J))
-    nearer = jnp.where(np.arange(len(nearer)) < kinds.dry, 0.0, nearer)  # dry friction has no position
-    # each row moves one dof, by plus or minus one
-    joint = model.joints.layout.limit_rows[:, 0] if kinds.limit else np.zeros(0, int)
-    dofs = np.concatenate([model.joints.layout.dry if kinds.dry else joint[:0], model.tree.joint_dof[joint]])
-    own = (dofs[:, None] == np.arange(nv)).astype(a.dtype)
-    sums = jnp.stack([nearer, damped, -stiff]) @ own
-    return ConstraintSlopes(*(jnp.diag(sums[k]) for k in range(3)))
+    return J, stiff, damped, nearer
 
 
 def has_constant_rows(model: Model, kinds: RowKinds) -> bool:

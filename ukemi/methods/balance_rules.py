@@ -84,15 +84,17 @@ class _Curved(NamedTuple):
     """The residual's Jacobian in a, and what else the constraints' derivatives are made of."""
 
     H: Array  # (nv, nv) M + Jᵀ H[s] J
-    rows: s_.ConstraintSlopes | None  # of rows that are not contacts
+    rows: Array | None  # of rows that are not contacts, where they are constant: `slopes.diagonal_slopes`
     pushes: s_.Pushes | None  # of contacts
 
 
 def _curved(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> _Curved:
     there, H, rows, pushes = scene(here, dyn, jnp.zeros_like(a))._replace(warm=a), dyn.M, None, None
-    if kinds.scalar:
-        rows = s_.row_slopes(kinds, there.frame, a)
-        H = H + rows.H
+    if kinds.scalar and s_.has_constant_rows(here.model, kinds):
+        rows = s_.diagonal_slopes(kinds, there.frame, a)
+        H = H + jnp.diag(rows[2])
+    elif kinds.scalar:
+        H = H + s_.row_slopes(kinds, there.frame, a).H
     if kinds.contacts:
         of_contacts = in_chunks(lambda own, scene: s_.contact_curvature(own, scene.frame, scene.warm), kinds)
         more, pushes = of_contacts(there)
@@ -137,7 +139,7 @@ def _pull(kinds: RowKinds, implicit: str | None, known, cotangents):
     moving = motion_pull(model, here.kin, pseudo, velocity, here.v, a, w)
     pulls += [jax.tree.map(jnp.negative, moving), _pulled(partial(_open_force, kinds, a), here, w)]
     if curved.rows is not None:
-        pulls.append((w @ curved.rows.q, w @ curved.rows.v))
+        pulls.append((w * curved.rows[0], w * curved.rows[1]))
     if curved.pushes is not None:
         pulls.append(_contact_pull(kinds, scene(here, dyn, w)._replace(warm=a), curved.pushes))
     q, v = (sum(pull[k] for pull in pulls) for k in (0, 1))
