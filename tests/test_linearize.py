@@ -1,5 +1,6 @@
-"""`uk.linearize` against AD of the step and differences; it shares no derivative code with the vector rule."""
+"""`uk.linearize` and reverse mode against AD of the residual and differences, which share no code with them."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 import ukemi as uk
 from ukemi.kinematics import integrate
-from ukemi.methods.base import columns
+from ukemi.methods.base import columns, rows
 from ukemi.methods.integrators import takes_forces_of_joints
 from ukemi.model import as_input
 from ukemi.slopes import has_plain_forces
@@ -63,13 +64,25 @@ def contact_state(model, method=None, seed=0, shift=2e-3, steps=25):
     return uk.initial_state(model, q=q, v=state.v, act=state.act), ctrl
 
 
+def open_step(method):
+    """`method.step` of a model that moves along, by nothing: its derivative is AD's of the residual at the solution."""
+
+    def step(model, state, inputs):
+        timestep = model.options.timestep + 0.0 * (state.v.sum() + state.q.sum() + inputs.ctrl.sum() + state.act.sum())
+        return method.step(eqx.tree_at(lambda m: m.options.timestep, model, timestep), state, inputs)
+
+    return step
+
+
 def assert_agrees(model, method, state, ctrl):
-    lin = uk.linearize(model, state, ctrl, method)
-    after, J = jax.jit(lambda: columns(method.step, model, state, as_input(model, ctrl)))()
+    """Closed forms, forward and in reverse, are what AD finds; and leave the step alone."""
+    lin, inputs = uk.linearize(model, state, ctrl, method), as_input(model, ctrl)
+    J = jax.jit(lambda: columns(open_step(method), model, state, inputs)[1])()
+    K = jax.jit(lambda: rows(method.step, model, state, inputs)[1])()
     n = 2 * model.nv + model.na
     assert lin.A.shape == (n, n) and lin.B.shape == (n, model.nu)
-    np.testing.assert_allclose(lin.A, J[:, :n], rtol=0, atol=1e-10 * max(1, float(jnp.abs(J).max())))
-    np.testing.assert_allclose(lin.B, J[:, n:], rtol=0, atol=1e-10 * max(1, float(jnp.abs(J).max())))
+    for closed in (jnp.concatenate([lin.A, lin.B], 1), K):
+        np.testing.assert_allclose(closed, J, rtol=0, atol=1e-10 * max(1, float(jnp.abs(J).max())))
     step = uk.step(model, state, ctrl, method)
     for name in ("q", "v", "act", "time", "status"):
         assert (getattr(lin.next, name) == getattr(step, name)).all(), name

@@ -15,13 +15,14 @@ from ukemi.tracing import is_smooth
 def transposable(push: Callable, pull: Callable) -> Callable:
     """`push(known, along)`, linear in `along` (a pytree of floats), whose transpose in it is `pull(known, cotangents)`.
 
-    Both are pure functions that capture no traced values; only the one that is asked for is ever traced further.
+    A function of (known, along, like), where `like` has the shapes of the results. Both functions are pure and capture
+    no traced values, and JAX traces only the one that is asked for.
     """
 
-    def call(known, along) -> Any:
+    def call(known, along, like) -> Any:
         given, known_tree = jax.tree.flatten(known)
         moving, along_tree = jax.tree.flatten(along)
-        out, out_tree = jax.tree.flatten(jax.eval_shape(push, known, along))
+        out, out_tree = jax.tree.flatten(like)
 
         def flat(function: Callable, tree) -> Callable:
             def of_leaves(*leaves):

@@ -126,7 +126,7 @@ class _Slope(NamedTuple):
 
 
 def _differentiate(primals, tangents, *, closed: ClosedJaxpr, size, mapped, linear):
-    live = [k for k, t in enumerate(tangents) if type(t) is not ad.Zero and is_smooth(closed.in_avals[k])]
+    live = [k for k, t in enumerate(tangents) if type(t) is not ad.Zero and _can_move(closed.in_avals[k])]
     slope = _slope(closed, tuple(live), linear > 0)
     count = len(closed.out_avals)
     out = _bind(primals, slope.known, size, mapped)
@@ -137,6 +137,11 @@ def _differentiate(primals, tangents, *, closed: ClosedJaxpr, size, mapped, line
     changes = iter(_bind(args, slope.push, size, own, slope.linear) if any(slope.moved) else [])
     still = [ad.Zero(typeof(x).to_tangent_aval()) for x in out]
     return out, [next(changes) if m else zero for m, zero in zip(slope.moved, still, strict=True)]
+
+
+def _can_move(value) -> bool:
+    """Whether an array can have a derivative, and has entries: a scan would ask again for those of an empty one."""
+    return is_smooth(value) and value.size > 0
 
 
 @lru_cache(16)  # a scan asks twice
@@ -150,7 +155,7 @@ def _slope(closed: ClosedJaxpr, live: tuple[int, ...], linear: bool) -> _Slope:
 
 
 def _linearized(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
-    trees, smooth, count = [], [is_smooth(x) for x in closed.out_avals], len(closed.out_avals)
+    trees, smooth, count = [], [_can_move(x) for x in closed.out_avals], len(closed.out_avals)
 
     def run(*args):
         evaluate = of_some(jaxpr_as_fun(closed), args, live)

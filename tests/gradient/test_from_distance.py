@@ -33,7 +33,7 @@ def softened(model, q, v, method):
     state = uk.initial_state(model, q=q, v=v)
     here = balance.here(model, state, as_input(model, None))
     zero = jnp.zeros_like(state.v)
-    return method._from_distance(RULE, here, zero, None, balance.vector_rule)[0][0][0]
+    return method._from_distance(RULE, here, zero, None)[0][0][0]
 
 
 @pytest.mark.parametrize("cone", ["elliptic", pytest.param("pyramidal", marks=pytest.mark.slow)])

@@ -20,25 +20,39 @@ from ukemi.collide.shapes import Hit, Shape
 from ukemi.gradient import filled, is_zero
 from ukemi.maps import mix
 from ukemi.model import PairGroup, PairLayout
+from ukemi.transposable import transposable
 
 
 def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, contacts) -> Hit:
     """Derivative of the contacts as the shapes move along tangents, whose leaves may be SymbolicZero."""
-    sized = not is_zero(along.size)
     turn = filled(along.mat, shapes.mat)
     spin = spatial.materialize(_axial(spatial.compose(turn, shapes.mat.mT)))
-    tangent = jnp.concatenate([filled(along.pos, shapes.pos), spin], -1)
+    parts = [jnp.concatenate([filled(along.pos, shapes.pos), spin], -1)]
+    sized, like = not is_zero(along.size), Hit(contacts.distance, contacts.point, contacts.frame)
+    parts = [*parts, along.size] if sized else parts
+    move = transposable(partial(_push, layout, sized), partial(_pull, layout, sized))
+    return move((reach, shapes, contacts), parts, like)
+
+
+def _push(layout: PairLayout, sized: bool, known, parts: list[Array]) -> Hit:
+    """Changes of the contacts along translations and rotations (ng, 6) of the shapes, and along sizes (ng, 3)."""
+    reach, shapes, contacts = known
     geoms = jnp.asarray(layout.geoms)[contacts.pair]
-    # products with 0/1 matrices, whose transposes are no scatters
-    sides = (geoms[:, :, None] == np.arange(len(tangent))).astype(tangent.dtype)
-    columns = [mix(sides[:, 0], tangent), mix(sides[:, 1], tangent)]
-    if sized:
-        columns += [mix(sides[:, 0], along.size), mix(sides[:, 1], along.size)]
+    columns = [part[geoms[:, side]] for part in parts for side in (0, 1)]
     still = np.zeros(len(layout.groups), bool)
     G = one_by_one(partial(responses, layout, sized, still))(reach, shapes, contacts)
     moved = spatial.apply(G, jnp.concatenate(columns, -1))
     frame = spatial.cross(moved[:, None, 4:], contacts.frame)
     return Hit(moved[:, 0], moved[:, 1:4], frame)
+
+
+def _pull(layout: PairLayout, sized: bool, known, on: Hit) -> list[Array]:
+    """The transpose of `_push`."""
+    reach, shapes, contacts = known
+    spin = spatial.cross(contacts.frame, on.frame).sum(1)
+    on_contact = OnContact(on.distance, on.point, spatial.apply(contacts.frame, spin))
+    pulled = one_by_one(partial(pull, layout, sized))(reach, shapes, contacts, on_contact)
+    return [pulled[:, :6], pulled[:, 6:]] if sized else [pulled]
 
 
 def _axial(matrix: Array) -> Array:
@@ -112,12 +126,13 @@ class OnContact(NamedTuple):
     turn: Array  # (nc, 3) on the rotation of the frame, in its own axes
 
 
-def pull(layout: PairLayout, reach: Array, shapes: Shape, contacts, on: OnContact) -> Array:
-    """What `on` pulls on the shapes (ng, 6): on their translations and rotations, in world axes about their origins.
+def pull(layout: PairLayout, sized: bool, reach: Array, shapes: Shape, contacts, on: OnContact) -> Array:
+    """What `on` pulls on the shapes (ng, 6 or 9): on their translations and rotations, in world axes about their
+    origins, then on their sizes if `sized`.
 
     Gᵀ of `responses`, without G: reverse mode through each pair function once.
     """
-    total = jnp.zeros((len(shapes.pos), 6), shapes.pos.dtype)
+    total = jnp.zeros((len(shapes.pos), 9 if sized else 6), shapes.pos.dtype)
     rows = jnp.concatenate([on.distance[:, None], on.point, on.turn], -1)
     for g in range(len(layout.groups)):
         own = contacts.active & (contacts.pair >= layout.first[g]) & (contacts.pair < layout.first[g + 1])
@@ -130,6 +145,7 @@ def _add_pulls(layout: PairLayout, g: int, reach, shapes: Shape, contacts, own: 
     """Add what a group's `own` contacts pull on, several pairs at a time."""
     group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), PAIRS[layout.groups[g].types].points
     count, turns = _in_turn(layout, g, contacts, own)
+    width = total.shape[-1]
 
     def some(i, total):
         index, real = turns(i)
@@ -138,22 +154,22 @@ def _add_pulls(layout: PairLayout, g: int, reach, shapes: Shape, contacts, own: 
         mine = (contacts.pair == pair[:, None]) & real[:, None] & own
         mine = mine[:, None] & (contacts.which == np.arange(points)[:, None])
         on = mix(mine.reshape(chunk * points, -1).astype(rows.dtype), rows).reshape(chunk, points, 7)
-        pulled = jax.vmap(partial(_pair_pull, pair_function(layout, group)))(a, b, reach[pair], on)
-        pulled = spatial.materialize(jnp.where(real[:, None], pulled, 0.0).reshape(2 * chunk, 6))
+        pulled = jax.vmap(partial(_pair_pull, pair_function(layout, group), width))(a, b, reach[pair], on)
+        pulled = spatial.materialize(jnp.where(real[:, None, None], pulled, 0.0).reshape(2 * chunk, width))
         owner = geoms.reshape(-1) == np.arange(len(total))[:, None]
         return total + mix(owner.astype(rows.dtype), pulled)
 
     return lax.fori_loop(0, -(-count // chunk), some, total)
 
 
-def _pair_pull(function, a: Shape, b: Shape, reach: Array, on: Array) -> Array:
-    """What `on` (points, 7) pulls on both shapes (12,)."""
+def _pair_pull(function, width: int, a: Shape, b: Shape, reach: Array, on: Array) -> Array:
+    """What `on` (points, 7) pulls on both shapes (2, width)."""
 
-    def hit(move: Array) -> Hit:
-        still = jnp.zeros_like(a.size)
-        return function(_moved(a, move[:6], still), _moved(b, move[6:], still), reach)
+    def hit(moves: Array) -> Hit:
+        first, second = (jnp.pad(moves[k], (0, 9 - width)) for k in (0, 1))
+        return function(_moved(a, first[:6], first[6:]), _moved(b, second[:6], second[6:]), reach)
 
-    now, back = jax.vjp(hit, jnp.zeros(12, a.pos.dtype))
+    now, back = jax.vjp(hit, jnp.zeros((2, width), a.pos.dtype))
     # the frame's axes turn by δe = ω × e, of which the entries 12, 20, 01 of δE Eᵀ are taken
     frame = jnp.stack([on[:, 4 + k, None] * now.frame[:, j] for k, j in ((2, 1), (0, 2), (1, 0))], 1)
     return back(Hit(on[:, 0], on[:, 1:4], frame))[0]

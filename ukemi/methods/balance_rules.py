@@ -111,7 +111,7 @@ def _along_state(kinds: RowKinds, implicit: str | None, z, here: Here, along: He
     parts = [filled(t, like) for t, like in zip(parts, values, strict=True)]
     parts[0] = tangent_vector(here.model.tree, here.q, parts[0])
     move = transposable(partial(_push, kinds, implicit), compact(partial(_pull, kinds, implicit)))
-    return move((z, here), tuple(parts))
+    return move((z, here), tuple(parts), z)
 
 
 def _push(kinds: RowKinds, implicit: str | None, known, along):
@@ -157,7 +157,7 @@ def _contact_pull(kinds: RowKinds, there: Scene, pushes: s_.Pushes) -> tuple[Arr
     (q, v), on = in_chunks(of_contacts, kinds)(there, pushes)
     model, kin, contacts = there.frame.model, there.frame.kin, there.frame.contacts
     layout, (reach, shapes) = model.pairs.layout, _posed(model, kin, _ahead(kinds, q.dtype))
-    on_shapes = one_by_one(partial(pull_on_shapes, layout))(reach, shapes, contacts, on)
+    on_shapes = one_by_one(partial(pull_on_shapes, layout, False))(reach, shapes, contacts, on)
     origin, S = shared_reference(model.tree, kin)
     push, twist = on_shapes[:, :3], on_shapes[:, 3:]
     wrench = jnp.concatenate([twist + spatial.cross(shapes.pos - origin, push), push], -1)
