@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax, typeof
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
@@ -160,40 +161,78 @@ def _linearized(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
     def run(*args):
         evaluate = of_some(jaxpr_as_fun(closed), args, live)
         out, push = jax.linearize(recomputing(evaluate), *[args[k] for k in live])
-        kept, tree = jax.tree.flatten(push)
+        leaves, tree = jax.tree.flatten(push)
         trees.append(tree)
-        return [*out, *kept]
+        return [*out, *leaves]
 
     known = jax.make_jaxpr(run)(*closed.in_avals)
-    out, kept = known.jaxpr.outvars[:count], known.jaxpr.outvars[count:]
+    out, leaves = known.jaxpr.outvars[:count], known.jaxpr.outvars[count:]
     constants = dict(zip(known.jaxpr.constvars, known.consts, strict=True))
-    varying = [v for v in kept if not isinstance(v, Literal) and v not in constants]
+    varying = [v for v in leaves if not isinstance(v, Literal) and v not in constants]
 
     def push(*args):
         values = constants | dict(zip(varying, args, strict=False))
-        leaves = [v.val if isinstance(v, Literal) else values[v] for v in kept]
-        changes = jax.tree.unflatten(trees[-1], leaves)(*args[len(varying) :])
+        given = [v.val if isinstance(v, Literal) else values[v] for v in leaves]
+        changes = jax.tree.unflatten(trees[-1], given)(*args[len(varying) :])
         return [change for change, own in zip(changes, smooth, strict=True) if own]
 
     pushed = jax.make_jaxpr(push)(*[v.aval for v in varying], *[closed.in_avals[k] for k in live])
     moves = _depending(pushed.jaxpr, pushed.jaxpr.invars[len(varying) :])
     pruned, used = dce_jaxpr(pushed.jaxpr, moves)
     needed = [v for v, own in zip(varying, used, strict=False) if own]
+    along = [k for k, own in enumerate(used[len(varying) :]) if own]
+    # what differs from step to step goes into one array per type, since loops store and load arrays one by one
     place = {v: k for k, v in enumerate(known.jaxpr.invars)}
-    residuals = [v for v in dict.fromkeys(needed) if v not in place]
-    place.update({v: len(place) + k for k, v in enumerate(residuals)})
-    along = [len(place) + k for k, own in enumerate(used[len(varying) :]) if own]
+    kept = [v for v in dict.fromkeys(needed) if v not in place or place[v] in live]
+    given = [v for v in dict.fromkeys(needed) if v not in kept]
+    packing = _Packing([v.aval for v in kept])
     names = known.jaxpr.debug_info.with_unknown_names()
-    forward = known.jaxpr.replace(outvars=[*out, *residuals], debug_info=names)
+    forward = known.jaxpr.replace(outvars=[*out, *kept], debug_info=names)
     forward, _ = dce_jaxpr(forward, [True] * len(forward.outvars), instantiate=True)
-    each = iter(moves)
+
+    def packed(*args):
+        found = jaxpr_as_fun(ClosedJaxpr(forward, known.consts))(*args)
+        return [*found[:count], *compact(packing.pack)(found[count:])]
+
+    def unpacked(*args):
+        values = [*packing.unpack(args[: packing.count]), *args[packing.count :]]
+        named = dict(zip([*kept, *given], values, strict=False))
+        tangents = values[len(kept) + len(given) :]
+        return jaxpr_as_fun(ClosedJaxpr(pruned, pushed.consts))(*[named[v] for v in needed], *tangents)
+
+    sources = [*packing.avals, *(v.aval for v in given), *(closed.in_avals[live[k]] for k in along)]
+    first, each = len(place), iter(moves)
+    tangents = [first + packing.count + k for k in along]
     return _Slope(
-        known=ClosedJaxpr(forward, known.consts),
-        push=ClosedJaxpr(pruned, pushed.consts),
-        needs=[place[v] for v in needed] + along,
+        known=jax.make_jaxpr(packed)(*closed.in_avals),
+        push=jax.make_jaxpr(unpacked)(*sources),
+        needs=[*range(first, first + packing.count), *(place[v] for v in given), *tangents],
         linear=len(along),
         moved=[own and next(each) for own in smooth],
     )
+
+
+class _Packing:
+    """Arrays as one flat array per type."""
+
+    def __init__(self, avals):
+        self.shapes, self.types = [x.shape for x in avals], [x.dtype for x in avals]
+        self.order = list(dict.fromkeys(self.types))
+        sizes = [int(np.prod(shape)) for shape in self.shapes]
+        self.sizes = [[n for n, own in zip(sizes, self.types, strict=True) if own == t] for t in self.order]
+        self.count = len(self.order)
+        self.avals = [jax.ShapeDtypeStruct((sum(n),), t) for n, t in zip(self.sizes, self.order, strict=True)]
+
+    def pack(self, values) -> list[Array]:
+        """The flat arrays."""
+        pairs = list(zip(values, self.types, strict=True))
+        return [jnp.concatenate([x.reshape(-1) for x, own in pairs if own == t]) for t in self.order]
+
+    def unpack(self, packed) -> list[Array]:
+        """The arrays again."""
+        split = [iter(jnp.split(x, np.cumsum(n)[:-1])) for x, n in zip(packed, self.sizes, strict=True)]
+        parts = dict(zip(self.order, split, strict=True))
+        return [next(parts[t]).reshape(shape) for t, shape in zip(self.types, self.shapes, strict=True)]
 
 
 def _along(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
