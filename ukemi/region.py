@@ -20,7 +20,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
 from ukemi.platform import compiles_calls
-from ukemi.tracing import is_smooth, of_some, replaced, trace
+from ukemi.tracing import depending, of_some, replaced, trace
 
 # Operations of `jax.lax` that XLA's emitter refuses or makes from calls of a library; linear algebra is in
 # `jax.lax.linalg`. What is not NATIVE stays outside: XLA could not compile a call with it.
@@ -220,8 +220,9 @@ def _differentiate(primals, tangents, *, closed: ClosedJaxpr):
     evaluate = of_some(jaxpr_as_fun(closed), primals, live)
     along = jax.jvp(evaluate, [primals[k] for k in live], [tangents[k] for k in live])[1]
     out = _region_p.bind(*primals, closed=closed)
+    moved = depending(closed.jaxpr, [closed.jaxpr.invars[k] for k in live])
     still = [ad.Zero(typeof(x).to_tangent_aval()) for x in out]
-    return out, [t if is_smooth(x) else zero for x, t, zero in zip(out, along, still, strict=True)]
+    return out, [t if own else zero for own, t, zero in zip(moved, along, still, strict=True)]
 
 
 def _batch(args, axes, *, closed: ClosedJaxpr):

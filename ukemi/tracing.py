@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.interpreters.partial_eval import dce_jaxpr
 
 
@@ -37,3 +37,12 @@ def of_some(function: Callable, args, places) -> Callable:
 def is_smooth(value) -> bool:
     """Whether an array, or the type of one, can have a derivative."""
     return jnp.issubdtype(jnp.result_type(value), jnp.inexact)
+
+
+def depending(jaxpr: Jaxpr, variables) -> list[bool]:
+    """Which results move with the variables: through floats alone, since nothing else has a derivative."""
+    moved = set(variables)
+    for eqn in jaxpr.eqns:
+        if any(v in moved for v in eqn.invars if not isinstance(v, Literal)):
+            moved.update(v for v in eqn.outvars if is_smooth(v.aval))
+    return [not isinstance(v, Literal) and v in moved for v in jaxpr.outvars]

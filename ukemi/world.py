@@ -15,14 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax, typeof
 from jax.core import Tracer
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Literal, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from ukemi.errors import GradientError
 from ukemi.gradient import recomputing
 from ukemi.region import compact
-from ukemi.tracing import is_smooth, of_some, replaced, trace
+from ukemi.tracing import depending, is_smooth, of_some, replaced, trace
 
 REFUSED = (
     "This derivative has no reverse mode: it is a derivative already, and takes loops of unknown length. For second "
@@ -177,7 +177,7 @@ def _linearized(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
         return [change for change, own in zip(changes, smooth, strict=True) if own]
 
     pushed = jax.make_jaxpr(push)(*[v.aval for v in varying], *[closed.in_avals[k] for k in live])
-    moves = _depending(pushed.jaxpr, pushed.jaxpr.invars[len(varying) :])
+    moves = depending(pushed.jaxpr, pushed.jaxpr.invars[len(varying) :])
     pruned, used = dce_jaxpr(pushed.jaxpr, moves)
     needed = [v for v, own in zip(varying, used, strict=False) if own]
     along = [k for k, own in enumerate(used[len(varying) :]) if own]
@@ -245,15 +245,6 @@ def _along(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
 
     pushed = jax.make_jaxpr(push)(*closed.in_avals, *[closed.in_avals[k] for k in live])
     return _Slope(closed, pushed, list(range(count + len(live))), len(live), [True] * len(closed.out_avals))
-
-
-def _depending(jaxpr: Jaxpr, variables) -> list[bool]:
-    """Which results depend on the variables."""
-    moved = set(variables)
-    for eqn in jaxpr.eqns:
-        if any(v in moved for v in eqn.invars if not isinstance(v, Literal)):
-            moved.update(eqn.outvars)
-    return [not isinstance(v, Literal) and v in moved for v in jaxpr.outvars]
 
 
 def _transpose(cotangents, *args, closed: ClosedJaxpr, size, mapped, linear):
