@@ -59,7 +59,8 @@ def test_all_models(name):
     contacts at one point, of which nothing decides which one rubs (see `STRAIGHT` below).
     """
     m = CASES[name]()
-    report = check(m, "bodies.mass", method=LCP, samples=20, share=0.3)
+    samples = 40 if name == "shared/cassie" else 20  # one of seven random poses of whose closed legs touches the ground
+    report = check(m, "bodies.mass", method=LCP, samples=samples, share=0.3)
     if uk.load(m).pairs.layout.groups and name != "dm_control/finger":  # whose finger seldom finds what it turns
         assert report.touching >= 4, str(report)
 
