@@ -137,3 +137,17 @@ def test_systems_of_few_rows_give_what_that_of_all_rows_gives(held, limits):
         expected, live = alone(p, side), live_rows(p, own, side)
         assert np.abs(expected[:, ~live]).max(initial=0) < EXACT  # what is not live has no force
         assert np.abs(both(p, side) - expected).max() < 1e-8 * np.abs(expected).max()
+
+
+def test_equalities_that_contradict_each_other_are_met_as_well_as_can_be():
+    """By the pseudo-inverse: a flat loop of joints is closed twice over, and torn open no force can close it."""
+    own, rng = x_.roles(RowKinds(6, 0, 0, 0, 1, "pyramidal", False)), np.random.default_rng(2)
+    J = rng.normal(size=(6, 9))
+    J[4], J[5] = J[0] + J[1], J[2] - 2 * J[3] + 1e-8 * rng.normal(size=9)  # as rounding leaves it
+    p = x_.boxed(*map(jnp.asarray, (J @ J.T, rng.normal(size=6), np.zeros(6), np.zeros(6), np.ones(6, bool))), own)
+    f = np.asarray(x_.forces(p, own, jnp.zeros(6, jnp.int8))[1])
+    expected = -np.linalg.pinv(np.asarray(p.A), rcond=1e-12) @ np.asarray(p.b)
+    assert np.abs(f - expected).max() < 1e-5 * np.abs(expected).max()
+    consistent = p._replace(b=p.A @ jnp.asarray(rng.normal(size=6)))
+    f = x_.forces(consistent, own, jnp.zeros(6, jnp.int8))[1]
+    assert np.abs(consistent.A @ f + consistent.b).max() < EXACT

@@ -162,7 +162,9 @@ def test_models(name):
 @pytest.mark.parametrize("name", CASES)
 def test_all_models_at_many_states(name):
     m = CASES[name]()
-    report = check(m, *BODY[:3], samples=50, share=0.3)
+    few = name in ("dm_control/finger", "shared/cassie")  # one of six random poses of which touches something
+    solved = uk.Soft(iterations=100, line_search_iterations=50)  # files made for MJX stop after one iteration
+    report = check(m, *BODY[:3], method=solved, samples=100 if few else 50, share=0.3)
     if uk.load(m).pairs.layout.groups:
         assert report.touching >= 10, str(report)
 

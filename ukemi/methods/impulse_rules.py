@@ -92,7 +92,7 @@ def _inverse_rows(p: x_.Boxed, own: x_.Roles, side: Array, seen: Array) -> Array
     regular = x_.system(p, own, side, x_.Constants.of(seen.dtype).delta)
     # copied, as `spatial.gram` does
     regular, exact = spatial.materialize(regular.T), spatial.materialize(x_.system(p, own, side, 0.0).T)
-    left = x_.refined(regular, exact, seen)[1]
+    left = x_.refined(regular, exact, seen, own)[1]
     of_side = jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 1.0)
     return left * jnp.where(x_.is_clamped(p, own, side), p.scale, of_side)[:, None]
 
@@ -118,7 +118,7 @@ def _turning(given: Problem, own: x_.Roles, thrown: Array) -> Array:
     def solve(p: x_.Boxed, own: x_.Roles, thrown: Array, right: Array) -> Array:
         thrown, eye = thrown & p.on, np.eye(len(thrown), dtype=right.dtype)
         exact = jnp.where(thrown[:, None] & thrown, x_.matrix(p), jnp.where(thrown, 0.0, 1.0)[:, None] * eye)
-        return x_.refined(exact + x_.Constants.of(right.dtype).delta * eye, exact, right)[1]
+        return x_.refined(exact + x_.Constants.of(right.dtype).delta * eye, exact, right, own)[1]
 
     p = given.boxed
     right = jnp.where(thrown, (1 + given.law.restitution) * p.scale, 0.0)[:, None] * given.J

@@ -173,11 +173,23 @@ def forces(p: Boxed, own: Roles, side: Array) -> tuple[Array, Array]:
 def solved(p: Boxed, own: Roles, side: Array, right: Array) -> tuple[Array, Array]:
     """Solutions of the system of the sides with δ, and of least norm of the system itself."""
     regular = system(p, own, side, Constants.of(p.b.dtype).delta)
-    return refined(regular, system(p, own, side, 0.0), right)
+    return refined(regular, system(p, own, side, 0.0), right, own)
 
 
-def refined(regular: Array, exact: Array, right: Array) -> tuple[Array, Array]:
-    """Solutions of `regular`, and by refinement of its factors of `exact`, which may be singular and is near it."""
+def refined(regular: Array, exact: Array, right: Array, own: Roles) -> tuple[Array, Array]:
+    """Solutions of `regular`, and by refinement of its factors of `exact`, which may be singular and is near it.
+
+    Equalities that say the same may contradict each other, as the joints of a flat loop that is torn open do. What no
+    force can do is taken from the right-hand side first: refinement would chase it, with ever larger forces.
+    """
     solve = factored(regular)
-    first = solve(right)
-    return first, lax.fori_loop(0, REFINEMENTS, lambda _, x: x + solve(right - exact @ x), first)
+
+    def least(right: Array) -> Array:
+        return lax.fori_loop(0, REFINEMENTS, lambda _, x: x + solve(right - exact @ x), solve(right))
+
+    feasible = right
+    if not isinstance(own.hold, np.ndarray) or own.hold.any():
+        # the first time leaves rounding of large forces
+        times = jnp.where(own.hold.any(), 2, 0)
+        feasible = lax.fori_loop(0, times, lambda _, right: exact @ least(right), right)
+    return solve(right), least(feasible)
