@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.maps import pick
+from ukemi.maps import pick, pick_rows
 
 # ---- vectors ---------------------------------------------------------------------------------------------
 
@@ -57,11 +57,18 @@ def with_blocks(matrix: np.ndarray, places: np.ndarray, blocks: Array) -> Array:
     return jnp.where(own, pick(blocks.reshape(-1), entry), matrix)
 
 
+_OTHER = np.array([[0, 2, 1], [2, 0, 0], [1, 0, 0]])  # where [a ×] takes its entries from, and with which sign
+_TURN = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
+
+
 def skew(a: Array) -> Array:
     """Matrix X (..., 3, 3) with X b = a × b."""
-    x, y, z = a[..., 0], a[..., 1], a[..., 2]
-    o = jnp.zeros_like(x)
-    return jnp.stack([jnp.stack([o, -z, y], -1), jnp.stack([z, o, -x], -1), jnp.stack([-y, x, o], -1)], -2)
+    return pick(a, _OTHER) * _TURN.astype(a.dtype)
+
+
+def skew_columns(a: Array) -> Array:
+    """The same (3, 3, n) of vectors (3, n)."""
+    return pick_rows(a, _OTHER.ravel()).reshape(3, 3, -1) * _TURN.astype(a.dtype)[..., None]
 
 
 def safe_norm(a: Array) -> Array:

@@ -123,12 +123,6 @@ def times(a: Array, b: Array) -> Array:
     return cast(Array, sum(a[:, k, None] * b[None, k] for k in range(a.shape[1])))
 
 
-def _skew(v: Array) -> Array:
-    """[v ×] (3, 3, n) of vectors (3, n)."""
-    o = jnp.zeros_like(v[0])
-    return jnp.stack([jnp.stack([o, -v[2], v[1]]), jnp.stack([v[2], o, -v[0]]), jnp.stack([-v[1], v[0], o])])
-
-
 def _square(rows) -> Array:
     """Matrix (6, 6, n) of 2 × 2 blocks (3, 3, n)."""
     return jnp.concatenate([jnp.concatenate(row, 1) for row in rows])
@@ -136,7 +130,7 @@ def _square(rows) -> Array:
 
 def _wrench_rows(frame: Array, arm: Array) -> Array:
     """W (6, 6, n): rows that take a spatial velocity to the contact's frame, linear part first."""
-    turned = -times(frame, _skew(arm))  # e · (ω × r) = (r × e) · ω = −(e [r ×]) ω
+    turned = -times(frame, spatial.skew_columns(arm))  # e · (ω × r) = (r × e) · ω = −(e [r ×]) ω
     return spatial.materialize(_square([[turned, frame], [frame, jnp.zeros_like(frame)]]))
 
 
@@ -148,7 +142,7 @@ def _frame_motion(frame: Array, follow: Follow) -> tuple[Array, Array]:
     for side in range(2):
         linear, turn = moved[:, 6 * side : 6 * side + 3], moved[:, 6 * side + 3 : 6 * side + 6]
         # g · (ω × r) = −(g [r ×]) ω
-        sides.append(jnp.concatenate([turn - times(linear, _skew(arm[side])), linear], 1))
+        sides.append(jnp.concatenate([turn - times(linear, spatial.skew_columns(arm[side])), linear], 1))
     return sides[0], sides[1]
 
 
@@ -204,13 +198,13 @@ def _blocks(turning: Turning, change: Change) -> tuple[Array | None, Array, Arra
 
 def _cross_rows(m: Array) -> Array:
     """Matrix [m ×] (6, 6, n) of motion vectors (6, n) ordered linear, angular."""
-    linear, turn = _skew(m[:3]), _skew(m[3:])
+    linear, turn = spatial.skew_columns(m[:3]), spatial.skew_columns(m[3:])
     return _square([[turn, linear], [jnp.zeros_like(turn), turn]])
 
 
 def _cross_force_rows(f: Array) -> Array:
     """Matrix (6, 6, n) of Γ ↦ Γ ×* f for motions Γ and forces f (6, n), both ordered linear, angular."""
-    push, twist = _skew(f[:3]), _skew(f[3:])
+    push, twist = spatial.skew_columns(f[:3]), spatial.skew_columns(f[3:])
     return -_square([[jnp.zeros_like(push), push], [push, twist]])
 
 
