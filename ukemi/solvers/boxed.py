@@ -48,6 +48,11 @@ def roles(kinds: RowKinds) -> Roles:
     return Roles(push, hold, owner)
 
 
+def may_hold(own: Roles) -> bool:
+    """Whether there may be equalities."""
+    return not isinstance(own.hold, np.ndarray) or bool(own.hold.any())
+
+
 class Product(NamedTuple):
     """A = J X before it is multiplied out: of n rows a few matter, and A of those alone costs little."""
 
@@ -79,6 +84,9 @@ def boxed(A: Array | Product, b: Array, fixed: Array, mu: Array, on: Array, own:
     """The scaled problem; rows that nothing can move are switched off."""
     mobility = (A.J * A.X.T).sum(-1) if isinstance(A, Product) else jnp.diagonal(A)
     on = on & (mobility > 0)
+    if may_hold(own) and b.dtype == jnp.float64:  # δ is too large in float32
+        # what redundant equalities leave undone must not depend on masses: they have one scale
+        mobility = jnp.where(own.hold & on, jnp.where(own.hold & on, mobility, 0.0).max(initial=0.0), mobility)
     s = jnp.where(on, 1 / jnp.sqrt(jnp.where(on, mobility, 1.0)), 0.0)
     safe = jnp.where(on, s, 1.0)
     A = Product(A.J * s[:, None], A.X * s) if isinstance(A, Product) else A * s[:, None] * s
@@ -188,7 +196,7 @@ def refined(regular: Array, exact: Array, right: Array, own: Roles) -> tuple[Arr
         return lax.fori_loop(0, REFINEMENTS, lambda _, x: x + solve(right - exact @ x), solve(right))
 
     feasible = right
-    if not isinstance(own.hold, np.ndarray) or own.hold.any():
+    if may_hold(own):
         # the first time leaves rounding of large forces
         times = jnp.where(own.hold.any(), 2, 0)
         feasible = lax.fori_loop(0, times, lambda _, right: exact @ least(right), right)
