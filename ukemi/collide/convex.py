@@ -35,7 +35,7 @@ from jax import Array, lax
 from .geometry import cross, dot
 from .shapes import Shape
 
-STEPS = 28
+STEPS = 30
 STARTS = 3
 START_SPREAD = 0.7  # cosine of the least angle between two starts
 FIRST_SMOOTHING = 0.01  # relative to the sum of all sizes
