@@ -112,8 +112,9 @@ def extrapolate(D: np.ndarray, same: np.ndarray) -> tuple[np.ndarray, float] | N
     if len(D) - first < 3:
         return None
     best, error, last = D[-1], np.inf, []
+    noise = max(ROUNDING, np.abs(D[-1] - D[-2]).max() * RUNGS[-1])  # of an outcome: it shows where steps are smallest
     for row, t in zip(D[first:], RUNGS[first:], strict=True):
-        current, rounding = [row], ROUNDING / t
+        current, rounding = [row], noise / t
         for order, coarse in enumerate(last, 1):
             current.append(current[-1] + (current[-1] - coarse) / (4**order - 1))
         for k in range(1, len(current)):
