@@ -35,7 +35,7 @@ from jax import Array, lax
 from .geometry import cross, dot
 from .shapes import Shape
 
-STEPS = 30
+STEPS = 24
 STARTS = 3
 START_SPREAD = 0.7  # cosine of the least angle between two starts
 FIRST_SMOOTHING = 0.01  # relative to the sum of all sizes
@@ -209,7 +209,7 @@ def _starts(problem: Problem, same: Array, axes: Array) -> Array:
 def _maximise(problem: Problem, same: Array, axes: Array) -> Optimum:
     """The best direction and its duals, to rounding in float64."""
     double = axes.dtype == jnp.float64
-    last = 1e-11 if double else 3e-6
+    last = 1e-9 if double else 3e-6
     ratio = (last / FIRST_SMOOTHING) ** (1 / (STEPS - 4))
     start = _starts(problem, same, axes)
     x = jnp.sum(start[:, None, :] * problem.rows, axis=-1)
