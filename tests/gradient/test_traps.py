@@ -52,8 +52,8 @@ def jacobians(model: uk.Model, at: uk.State, ctrl=None, method: uk.Soft | None =
         shifts = h * jnp.eye(len(zero))
 
         def central(d):
-            near, back, far, farther_back = jax.lax.map(lambda t: f(t * d), jnp.array([1.0, -1.0, 2.0, -2.0]))  # compiled once
-            return (8 * (near - back) - (far - farther_back)) / (12 * h)
+            ahead, behind, far_ahead, far_behind = jax.lax.map(lambda t: f(t * d), jnp.array([1.0, -1.0, 2.0, -2.0]))  # compiled once
+            return (8 * (ahead - behind) - (far_ahead - far_behind)) / (12 * h)
 
         return jax.jacfwd(f)(zero), jax.jacrev(f)(zero), jax.lax.map(central, shifts).T
 

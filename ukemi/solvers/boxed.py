@@ -86,7 +86,8 @@ def boxed(A: Array | Product, b: Array, fixed: Array, mu: Array, on: Array, own:
     on = on & (mobility > 0)
     if may_hold(own) and b.dtype == jnp.float64:  # δ is too large in float32
         # what redundant equalities leave undone must not depend on masses: they have one scale
-        mobility = jnp.where(own.hold & on, jnp.where(own.hold & on, mobility, 0.0).max(initial=0.0), mobility)
+        held = own.hold & on
+        mobility = jnp.where(held, mobility.max(initial=0.0, where=held), mobility)
     s = jnp.where(on, 1 / jnp.sqrt(jnp.where(on, mobility, 1.0)), 0.0)
     safe = jnp.where(on, s, 1.0)
     A = Product(A.J * s[:, None], A.X * s) if isinstance(A, Product) else A * s[:, None] * s
@@ -192,12 +193,16 @@ def refined(regular: Array, exact: Array, right: Array, own: Roles) -> tuple[Arr
     """
     solve = factored(regular)
 
-    def least(right: Array) -> Array:
-        return lax.fori_loop(0, REFINEMENTS, lambda _, x: x + solve(right - exact @ x), solve(right))
+    def least(right: Array, start: Array) -> Array:
+        return lax.fori_loop(0, REFINEMENTS, lambda _, x: x + solve(right - exact @ x), start)
 
-    feasible = right
+    def again(_, x: Array) -> Array:
+        feasible = exact @ x
+        return least(feasible, solve(feasible))
+
+    first = solve(right)
+    x = least(right, first)
     if may_hold(own):
         # the first time leaves rounding of large forces
-        times = jnp.where(own.hold.any(), 2, 0)
-        feasible = lax.fori_loop(0, times, lambda _, right: exact @ least(right), right)
-    return solve(right), least(feasible)
+        x = lax.fori_loop(0, jnp.where(own.hold.any(), 2, 0), again, x)
+    return first, x
