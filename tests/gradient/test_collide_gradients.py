@@ -101,6 +101,40 @@ def test_derivatives_match_central_differences(pair):
     assert error.max() < 1e-6
 
 
+SECOND = [("sphere", "capsule"), ("box", "box"), ("capsule", "ellipsoid"), ("ellipsoid", "box"), ("cylinder", "box")]
+
+
+@pytest.mark.parametrize("pair", SECOND, ids="-".join)
+def test_second_derivatives_are_differences_of_first_ones(pair):
+    """Of convex pairs, too, whose implicit rule is differentiated once more."""
+    a, b, direction, cotangent = random_problem(pair, 120, seed=2)
+    h = 3e-4
+
+    def slope(a, b, s, direction):
+        def along(s):
+            hit = PAIRS[pair].function(
+                moved(a, s * direction[:9]), moved(b, s * direction[9:]), jnp.asarray(MARGIN, s.dtype)
+            )
+            return jnp.concatenate([hit.distance[:, None], hit.point, hit.frame.reshape(-1, 9)], axis=-1)
+
+        return jax.jvp(along, (s,), (jnp.ones_like(s),))
+
+    def slopes(a, b, s, direction):
+        return jax.jvp(lambda s: slope(a, b, s, direction), (s,), (jnp.ones_like(s),))
+
+    program = jax.jit(
+        jax.vmap(slopes, (0, 0, None, 0)), compiler_options={"xla_backend_optimization_level": 0}
+    )
+    at = {s: jax.tree.map(np.asarray, program(a, b, jnp.asarray(s * h), direction)) for s in range(-3, 4)}
+    d = [at[s][0][1] - at[-s][0][1] for s in (1, 2, 3)]
+    fourth, sixth = (8 * d[0] - d[1]) / (12 * h), (45 * d[0] - 9 * d[1] + d[2]) / (60 * h)
+    real = np.all([x[0][0][..., 0] < EMPTY / 2 for x in at.values()], axis=0) & (at[0][0][0][..., 0] < 0.2)
+    size = 1 + np.abs(sixth).max(axis=-1)
+    smooth = real & (np.abs(sixth - fourth).max(axis=-1) < 1e-5 * size)
+    assert smooth.sum() > 0.8 * real.sum() and smooth.sum() > 60
+    assert (np.abs(at[0][1][1] - sixth).max(axis=-1) / size)[smooth].max() < 3e-5
+
+
 def degenerate_problem(pair, n, dtype):
     """Poses on a coarse grid: coincident centres, parallel axes, faces that lie on each other."""
     rng = np.random.default_rng(4)

@@ -22,12 +22,15 @@ it is the best of several local optima, so depths are never larger than MuJoCo's
 overlap by less than their size; in deeper overlap (below a tenth of the sum of sizes or more) one
 pose in some hundreds ends in a local optimum that is a few percent deeper.
 
-Derivatives never see the iteration: the implicit rule is applied to the equations above, as one
-linear step whose value is zero.
+Derivatives never see the iteration: they are the implicit rule's, of the equations above with the
+last ε that the iteration used, so that they are those of what is computed. The rule is itself
+differentiable, for second derivatives.
 """
 
+from functools import partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -40,6 +43,7 @@ STARTS = 3
 START_SPREAD = 0.7  # cosine of the least angle between two starts
 FIRST_SMOOTHING = 0.01  # relative to the sum of all sizes
 LONGEST_STEP = 0.5  # [rad]
+LAST_SMOOTHING = {"float64": 1e-9, "float32": 3e-6}
 REFINEMENTS = 3  # of the linear system of the implicit rule
 
 # The rows of A for each primitive: which axis of the shape, scaled by which entry of its size,
@@ -65,16 +69,16 @@ DIRECTIONS = _fibonacci_sphere(64)
 
 
 class Problem(NamedTuple):
-    """The maximisation above in units of `scale`."""
+    """The maximisation above, in units of the sum of the sizes."""
 
     apart: Array  # (3,) p_b - p_a
     rows: Array  # (K, 3) all A_m
-    scale: Array  # () sum of the sizes [m]
 
 
 class Optimum(NamedTuple):
     """Where f is largest."""
 
+    value: Array  # () f + r, each |A n| smoothed by the last ε
     normal: Array  # (3,) unit
     dual: Array  # (K,) y
 
@@ -149,11 +153,11 @@ def _made_positive(matrix: Array, least: float) -> Array:
     """Shifts symmetric 2x2 matrices (..., 3) until no eigenvalue is below `least`."""
     m11, m12, m22 = matrix[..., 0], matrix[..., 1], matrix[..., 2]
     lowest = 0.5 * (m11 + m22) - jnp.sqrt(0.25 * (m11 - m22) ** 2 + m12**2)
-    shift = jnp.maximum(0.0, least - lowest)
+    shift = lax.stop_gradient(jnp.maximum(0.0, least - lowest))  # what is shifted is refined; no slope of the root
     return matrix + jnp.stack([shift, jnp.zeros_like(shift), shift], axis=-1)
 
 
-def _newton_step(problem: Problem, same: Array, smoothing: Array, at: Optimum) -> Optimum:
+def _newton_step(problem: Problem, same: Array, smoothing: Array, at: tuple[Array, Array]) -> tuple[Array, Array]:
     """One primal-dual Newton step, for a batch of directions (P, 3) and duals (P, K)."""
     normal, dual = at
     x = jnp.sum(normal[:, None, :] * problem.rows, axis=-1)
@@ -174,14 +178,14 @@ def _newton_step(problem: Problem, same: Array, smoothing: Array, at: Optimum) -
     dx = jnp.sum(columns * step[:, :, None], axis=1)
     dual = slope + (dx - dual * _summand_sum(same, slope * dx)) / length
     excess = jnp.sqrt(_summand_sum(same, dual * dual))
-    return Optimum(moved, dual / jnp.maximum(1.0, excess))
+    return moved, dual / jnp.maximum(1.0, excess)
 
 
-def _separation(problem: Problem, same: Array, normal: Array) -> Array:
-    """f + r for directions (n, 3)."""
+def _separation(problem: Problem, same: Array, normal: Array, smoothing: float) -> Array:
+    """f + r for directions (n, 3), smoothed."""
     x = jnp.sum(normal[:, None, :] * problem.rows, axis=-1)
-    size = jnp.sum(same, axis=-1)
-    return dot(normal, problem.apart) - jnp.sum(jnp.sqrt(_summand_sum(same, x * x)) / size, axis=-1)
+    size, length = jnp.sum(same, axis=-1), jnp.sqrt(_summand_sum(same, x * x) + smoothing**2)
+    return dot(normal, problem.apart) - jnp.sum(length / size, axis=-1)
 
 
 def _starts(problem: Problem, same: Array, axes: Array) -> Array:
@@ -198,7 +202,7 @@ def _starts(problem: Problem, same: Array, axes: Array) -> Array:
     special = special / jnp.sqrt(dot(special, special))[:, None]
     special = jnp.where(dot(special, problem.apart)[:, None] < 0, -special, special)
     candidates = jnp.concatenate([special, jnp.array(DIRECTIONS, axes.dtype)])
-    values = _separation(problem, same, candidates)
+    values = _separation(problem, same, candidates, 0.0)
     chosen = []
     for _ in range(STARTS):
         chosen.append(candidates[jnp.argmax(values)])
@@ -208,8 +212,7 @@ def _starts(problem: Problem, same: Array, axes: Array) -> Array:
 
 def _maximise(problem: Problem, same: Array, axes: Array) -> Optimum:
     """The best direction and its duals, to rounding in float64."""
-    double = axes.dtype == jnp.float64
-    last = 1e-9 if double else 3e-6
+    last = LAST_SMOOTHING[axes.dtype.name]
     ratio = (last / FIRST_SMOOTHING) ** (1 / (STEPS - 4))
     start = _starts(problem, same, axes)
     x = jnp.sum(start[:, None, :] * problem.rows, axis=-1)
@@ -219,49 +222,59 @@ def _maximise(problem: Problem, same: Array, axes: Array) -> Optimum:
         smoothing = jnp.maximum(last, FIRST_SMOOTHING * ratio ** jnp.asarray(i, axes.dtype))
         return _newton_step(problem, same, smoothing, at)
 
-    found = lax.fori_loop(0, STEPS, body, Optimum(start, dual))
-    left = problem.apart - jnp.sum(found.dual[:, :, None] * problem.rows, axis=1)
-    error = jnp.max(jnp.abs(left - found.normal * dot(found.normal, left)[:, None]), axis=-1)
-    best = jnp.argmax(_separation(problem, same, found.normal) - 10 * error)
-    return Optimum(found.normal[best], found.dual[best])
+    normal, dual = lax.fori_loop(0, STEPS, body, (start, dual))
+    left = problem.apart - jnp.sum(dual[:, :, None] * problem.rows, axis=1)
+    error = jnp.max(jnp.abs(left - normal * dot(normal, left)[:, None]), axis=-1)
+    value = _separation(problem, same, normal, last)
+    best = jnp.argmax(value - 10 * error)
+    return Optimum(value[best], normal[best], dual[best])
 
 
-def _with_derivative(problem: Problem, same: Array, at: Optimum) -> Optimum:
-    """The optimum again, now with its derivative in `problem` by the implicit rule.
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _optimum(kinds: tuple[str, str], problem: Problem, axes: Array) -> Optimum:
+    """The maximum of f, which moves with the problem as its equations say, whatever found it."""
+    return _maximise(problem, jnp.asarray(_same_summand(*kinds), axes.dtype), axes)
 
-    Where more edges and faces touch than there are directions to turn (a cylinder standing on a
-    box) the witness points are not unique and jump as the shapes tilt: there the duals are held,
-    which keeps the points still on their shapes.
+
+@_optimum.defjvp
+def _differentiate_optimum(kinds: tuple[str, str], primals, tangents):
+    problem, axes = primals
+    at = _optimum(kinds, problem, axes)
+    return at, _change(problem, jnp.asarray(_same_summand(*kinds), axes.dtype), at, tangents[0])
+
+
+def _change(problem: Problem, same: Array, at: Optimum, along: Problem) -> Optimum:
+    """How the optimum moves as the problem changes `along`: the implicit rule for the smoothed equations.
+
+    The value moves as if n and y stood still, since they are stationary. Where more edges and faces touch than there
+    are directions to turn (a cylinder standing on a box) the witness points are not unique and jump as the shapes tilt:
+    there the duals are held, which keeps the points still on their shapes.
     """
-    fixed = lax.stop_gradient(problem)
-    double = fixed.rows.dtype == jnp.float64
-    normal, dual = at
-    x = jnp.sum(fixed.rows * normal, axis=-1)
-    norm = jnp.sqrt(_summand_sum(same, x * x))
+    normal, dual = at.normal, at.dual
+    double = normal.dtype == jnp.float64
+    x = jnp.sum(problem.rows * normal, axis=-1)
+    norm = jnp.sqrt(_summand_sum(same, x * x) + LAST_SMOOTHING[x.dtype.name] ** 2)
     tangents = _tangents(normal)
-    columns = jnp.sum(tangents[:, None, :] * fixed.rows, axis=-1)
-    value = dot(normal, fixed.apart) - jnp.sum(x * dual)
-
-    # changes of the data, zero in value
-    d_apart, d_rows = problem.apart - fixed.apart, problem.rows - fixed.rows
-    d_x = jnp.sum(d_rows * normal, axis=-1)
-    d_reach = d_apart - jnp.sum(d_rows * dual[:, None], axis=0)
+    columns = jnp.sum(tangents[:, None, :] * problem.rows, axis=-1)
+    curvature = dot(normal, problem.apart) - jnp.sum(x * dual)
+    d_x = jnp.sum(along.rows * normal, axis=-1)
+    d_reach = along.apart - jnp.sum(along.rows * dual[:, None], axis=0)
 
     # The linear system of the implicit rule, in the turn of n and the change of y:
-    #     value turn + C change = first,      norm change - P Cᵀ turn = second,
+    #     λ turn + C change = first,      norm change - P Cᵀ turn = second,
     # with C the columns and P the part of a row's summand perpendicular to y.
     def project(v: Array) -> Array:
         return v - dual * _summand_sum(same, dual * v)
 
     def residual(turn: Array, change: Array) -> tuple[Array, Array]:
         dx = d_x + jnp.sum(columns * turn[:, None], axis=0)
-        first = jnp.sum(tangents * d_reach, axis=-1) - value * turn
+        first = jnp.sum(tangents * d_reach, axis=-1) - curvature * turn
         return first - jnp.sum(columns * change, axis=-1), project(dx) - norm * change
 
-    # Kinks have norm zero. They are solved with a small norm instead, and refined.
+    # Kinks have a norm near zero. They are solved with a larger one instead, and refined.
     length = jnp.maximum(norm, 1e-6 if double else 2e-3)
-    matrix = _made_positive(_curvature(columns, dual, dual, length, same, value), 1e-6)
-    turn, change = jnp.zeros_like(value, shape=2), jnp.zeros_like(dual)
+    matrix = _made_positive(_curvature(columns, dual, dual, length, same, curvature), 1e-6)
+    turn, change = jnp.zeros_like(normal, shape=2), jnp.zeros_like(dual)
     for _ in range(REFINEMENTS):
         first, second = residual(turn, change)
         step = _solve2(matrix, first - jnp.sum(columns * second / length, axis=-1))
@@ -270,7 +283,7 @@ def _with_derivative(problem: Problem, same: Array, at: Optimum) -> Optimum:
 
     held = _is_degenerate(columns, norm, 1e-6 if double else 1e-3)
     change = jnp.where(held, 0.0, change)
-    return Optimum(normal + jnp.sum(tangents * turn[:, None], axis=0), dual + change)
+    return Optimum(dot(normal, d_reach), jnp.sum(tangents * turn[:, None], axis=0), change)
 
 
 def _is_degenerate(columns: Array, norm: Array, least: float) -> Array:
@@ -285,22 +298,14 @@ def _is_degenerate(columns: Array, norm: Array, least: float) -> Array:
 def witness(kind_a: str, kind_b: str, a: Shape, b: Shape) -> Witness:
     """Signed distance, normal and witness points of two convex primitives."""
     rows_a, rows_b = _shape_rows(kind_a, a), _shape_rows(kind_b, b)
-    same = jnp.array(_same_summand(kind_a, kind_b), a.pos.dtype)
     scale = lax.stop_gradient(jnp.sum(a.size) + jnp.sum(b.size))
-    rows = jnp.concatenate([rows_a, rows_b])
-    problem = Problem((b.pos - a.pos) / scale, rows / scale, scale)
-    fixed = lax.stop_gradient(problem)
+    problem = Problem((b.pos - a.pos) / scale, jnp.concatenate([rows_a, rows_b]) / scale)
     axes = lax.stop_gradient(jnp.concatenate([a.mat.T, b.mat.T]))
-    best = lax.stop_gradient(_maximise(fixed, same, axes))
+    best = _optimum((kind_a, kind_b), problem, axes)
 
     radius_a = a.size[0] if ROWS[kind_a][1] else 0.0
     radius_b = b.size[0] if ROWS[kind_b][1] else 0.0
-    # n and y are stationary, so the distance does not depend on their derivatives
-    reach = b.pos - a.pos - jnp.sum(rows * best.dual[:, None], axis=0)
-    distance = dot(best.normal, reach) - radius_a - radius_b
-
-    normal, dual = _with_derivative(problem, same, best)
     k = rows_a.shape[0]
-    point_a = a.pos + radius_a * normal + jnp.sum(rows_a * dual[:k, None], axis=0)
-    point_b = b.pos - radius_b * normal - jnp.sum(rows_b * dual[k:, None], axis=0)
-    return Witness(distance, normal, point_a, point_b)
+    point_a = a.pos + radius_a * best.normal + jnp.sum(rows_a * best.dual[:k, None], axis=0)
+    point_b = b.pos - radius_b * best.normal - jnp.sum(rows_b * best.dual[k:, None], axis=0)
+    return Witness(scale * best.value - radius_a - radius_b, best.normal, point_a, point_b)
