@@ -2,6 +2,8 @@
 
 # ruff: noqa: E501  XML reads better unbroken
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -196,6 +198,31 @@ def test_equalities_hold(swung):
     assert arm.max() > 1.0
     expected = 0.4 * np.stack([np.cos(arm), 0 * arm, -np.sin(arm)], 1)
     assert np.abs(held - expected).max() < 0.5 * 0.4 * (H * np.abs(v[:, 14]).max()) ** 2 / 0.2
+
+
+SERVOS = """<mujoco><option timestep="0.01" integrator="implicitfast"/><worldbody>
+<body pos="0 0 1"><joint name="a" axis="0 1 0" damping=".3"/><geom size=".05" pos=".3 0 .1" mass="1"/>
+<body pos=".3 0 .1"><joint name="b" axis="1 .3 0" damping=".1"/><geom size=".05" pos=".1 .2 0" mass=".5"/><site name="tip" pos=".1 .2 0"/></body></body><site name="base" pos="0 0 .5"/></worldbody>
+<actuator><general {drives} gaintype="affine" gainprm="900 0 -3" biastype="affine" biasprm="0 -900 -600"/></actuator></mujoco>"""
+
+
+@pytest.mark.parametrize("drives", ['joint="b"', 'site="tip" refsite="base" gear=".3 .8 .5 0 0 0"'])
+def test_servos_are_damped_implicitly_where_the_file_says_so(drives):
+    """Where nothing touches, both laws are the same motion, of servos that no explicit step would bear."""
+    model = uk.load(SERVOS.format(drives=drives))
+    state, ctrl = uk.initial_state(model, v=[0.7, -1.1]), jnp.asarray([0.4])
+    soft, rigid = (uk.linearize(model, state, ctrl, method) for method in (uk.Soft(), uk.LCP()))
+    np.testing.assert_allclose(rigid.next.v, soft.next.v, rtol=1e-12)
+    np.testing.assert_allclose(rigid.A, soft.A, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(rigid.B, soft.B, rtol=1e-10, atol=1e-10)
+    ctrls = jnp.full((100, 1), 0.4)
+    soft, rigid = (uk.rollout(model, state, ctrls, method).v for method in (uk.Soft(), uk.LCP()))
+    np.testing.assert_allclose(rigid, soft, atol=1e-9)
+    assert np.abs(rigid).max() < 10
+    # explicitly, h D is more than twice the inertia
+    explicit = dataclasses.replace(model.options.layout, integrator="Euler")
+    model = dataclasses.replace(model, options=dataclasses.replace(model.options, layout=explicit))
+    assert not np.abs(uk.rollout(model, state, ctrls, uk.LCP()).v).max() < 4 * np.abs(rigid).max()
 
 
 def test_explicit_positions_move_by_the_old_velocity():

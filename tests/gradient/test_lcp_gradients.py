@@ -18,8 +18,9 @@ from ukemi.modes import step_with_mode
 LCP = uk.LCP()
 
 # A crawler of few contacts: bouncing, sliding and sticking feet, a knee with limit, spring, damper and dry friction, a
-# tail on a connect, a torsional and rolling ball, and a hand held by a motion-capture body.
-CRAWLER = """<mujoco><option timestep="0.01"/>
+# tail on a connect, a torsional and rolling ball, a hand held by a motion-capture body, and a servo whose damping, which is
+# taken implicitly, depends on its control.
+CRAWLER = """<mujoco><option timestep="0.01" integrator="implicitfast"/>
 <custom><numeric name="restitution" data=".3"/><tuple name="restitution"><element objtype="geom" objname="ball" prm=".8"/></tuple></custom>
 <default><geom contype="0" conaffinity="0"/></default><worldbody>
 <geom name="floor" type="plane" size="5 5 1" friction=".6" contype="1"/>
@@ -32,7 +33,7 @@ CRAWLER = """<mujoco><option timestep="0.01"/>
 <body pos=".6 .1 .1"><freejoint/><geom name="ball" size=".1" conaffinity="1" condim="6" friction=".5 .02 .01" mass=".5"/></body>
 <body name="held" pos="-.6 0 .4"><freejoint/><geom type="box" size=".03 .05 .02" mass=".3"/></body></worldbody>
 <equality><weld body1="hand" body2="held"/><joint joint1="tail" joint2="knee" polycoef="0 .5 .2 0 0"/></equality>
-<actuator><position joint="knee" kp="4" kv=".2" ctrlrange="-1 1"/></actuator></mujoco>"""
+<actuator><general joint="knee" gaintype="affine" gainprm="4 0 -.1" biastype="affine" biasprm="0 -4 -.2" ctrlrange="-1 1"/></actuator></mujoco>"""
 EFFECTS = (
     "ctrl", "qfrc", "xfrc", "mocap_pos", "mocap_quat", "bodies.mass", "bodies.inertia", "bodies.ipos", "bodies.pos", "bodies.quat",
     "geoms.pos", "geoms.size", "geoms.quat", "geoms.friction", "geoms.restitution", "geoms.margin", "joints.damping",

@@ -6,7 +6,7 @@ gradients and for any parameter; `jacobians` has it dense in state and controls;
 
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,8 @@ from ukemi.methods.impulses import (
     Impulses,
     Problem,
     Scene,
+    damped_by_servos,
+    damps_by_servos,
     find,
     firm_rows,
     imbalance,
@@ -36,7 +38,7 @@ from ukemi.methods.impulses import (
     solve_restoring,
 )
 from ukemi.penalty import RowKinds, row_kinds
-from ukemi.slopes import has_constant_rows
+from ukemi.slopes import damping_slopes, has_constant_rows, has_plain_forces
 from ukemi.solvers import boxed as x_
 from ukemi.solvers.live import live_rows, on_rows
 from ukemi.solvers.slots import in_chunks, with_slots
@@ -189,10 +191,10 @@ def jacobians(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses
     move = response(kinds, stepping, z, now, bounces)
     force, shift, rows, restore = _slopes(kinds, stepping, z, here, now, ahead)
     dv = -(move.force @ force) - _widened(spatial.gram(move.rows, rows), force)
-    ds = -(move.shift @ shift + spatial.gram(move.restore, restore))
+    ds = spatial.gram(move.restore, restore)
     if bounces:
-        ds = ds - move.bounce
-    return dv, _widened(ds, dv)
+        ds = ds + move.bounce
+    return dv, -(move.shift @ shift) - _widened(ds, dv)
 
 
 def _widened(first: Array, like: Array) -> Array:
@@ -201,25 +203,36 @@ def _widened(first: Array, like: Array) -> Array:
 
 
 def _slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, now: Scene, ahead):
-    """Slopes of `Balance`: force in everything, shift in q, rows in q and v, restore in q."""
+    """Slopes of `Balance`: force and shift in everything, rows in q and v, restore in q."""
     model, h, nv = here.model, here.model.options.timestep, here.model.nv
     e = (z.v - here.v) / h
     inertial = motion_slopes(model, here.kin, now.frame.velocity, here.v, e)
     push = r_.force_slopes(replace(kinds, equality=0, limit=0, dry=0), here, e)
     force = h * jnp.concatenate([inertial.q - push.q, inertial.v - push.v - now.M / h, -push.act, -push.ctrl], -1)
-    shift = inertial_slope(model, here.kin, z.shift)
+    shift = _widened(inertial_slope(model, here.kin, z.shift), force)
+    if damps_by_servos(model):
+        force = force + h * h * _servo_slopes(e, here)
+        shift = shift + h * _servo_slopes(z.shift, here)
     rows, restore = jnp.zeros((0, 2 * nv), e.dtype), jnp.zeros((0, nv), e.dtype)
     n = kinds.scalar
     if n:
         part = _scalar_slopes(kinds, stepping, z, here, now)
-        force, shift = force + _widened(part.force, force), shift + part.shift
+        force, shift = force + _widened(part.force, force), shift + _widened(part.shift, shift)
         rows, restore = part.rows, part.restore
     if kinds.contacts:
         part = _contact_slopes(kinds, stepping, z, now, r_.following(here, ahead))
-        force, shift = force - _widened(part.pull, force), shift - part.drag
+        force, shift = force - _widened(part.pull, force), shift - _widened(part.drag, shift)
         rows = jnp.concatenate([rows, jnp.concatenate([part.q, part.v], -1)])
         restore = jnp.concatenate([restore, part.restore])
     return force, shift, rows, restore
+
+
+def _servo_slopes(x: Array, here: b_.Here) -> Array:
+    """Slopes (nv, 2nv + na + nu) of the servos' part of D x."""
+    model, kin, _, q, v, act, _, inputs = here
+    if has_plain_forces(model):
+        return -jnp.concatenate(damping_slopes(model, kin, q, v, act, cast(Array, inputs.ctrl), x), -1)
+    return jnp.concatenate(r_.columns_of(partial(damped_by_servos, x), here), -1)
 
 
 def _contact_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, now: Scene, follow) -> s_.RowSlopes:

@@ -5,8 +5,9 @@ One step finds v⁺ and impulses f with
 
     M̂ (v⁺ − v) = h (τ − c) + Jᵀ f,        J v⁺ and f complementary within their boxes (`solvers.boxed`)
 
-where M̂ = M + h D takes the joints' damping implicitly, as MuJoCo's Euler does; and a displacement M̂ δ = Jᵀ λ that takes
-back penetration and drift through the same rows on the same sides, and leaves velocities alone.
+where M̂ = M + h D takes the joints' damping implicitly, as MuJoCo's Euler does, and that of servos where the file asks
+for an implicit integrator; and a displacement M̂ δ = Jᵀ λ that takes back penetration and drift through the same rows on
+the same sides, and leaves velocities alone.
 """
 
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from ukemi.dynamics import inertial_force, motion_force, smooth
 from ukemi.kinematics import velocities
 from ukemi.methods import balance as b_
 from ukemi.methods.integrators import takes_slope
+from ukemi.model import Model
 from ukemi.penalty import RowKinds, row_kinds
 from ukemi.solvers import boxed as x_
 from ukemi.solvers import rigid
@@ -58,8 +60,8 @@ def scene(stepping: i_.Stepping, here: b_.Here, duration: Array, known: Array, s
     model = here.model
     dyn = smooth(model, here.kin, here.v)
     M, free = dyn.M, here.v
-    if stepping.phase == "step" and takes_slope("Euler", model):
-        M = M + duration * jnp.diag(model.joints.damping)
+    if stepping.phase == "step":
+        M = M + duration * _damping(here)
     inverse = eliminate(M, jnp.eye(model.nv, dtype=M.dtype))
     if stepping.phase == "step":
         free = here.v + duration * (inverse @ (b_.applied(here) - dyn.bias))
@@ -67,6 +69,35 @@ def scene(stepping: i_.Stepping, here: b_.Here, duration: Array, known: Array, s
         free = jnp.zeros_like(here.v)
     frame = Frame(model, here.kin, dyn.velocity, here.q, here.v, here.contacts)
     return Scene(frame, M, inverse, free, duration, known, side)
+
+
+def damps_by_servos(model: Model) -> bool:
+    """Whether M̂ takes the servos' damping."""
+    layout = model.options.layout
+    return layout.integrator.startswith("implicit") and model.nu > 0 and "actuation" not in layout.disabled
+
+
+def _damping(here: b_.Here) -> Array:
+    """D (nv, nv), of joints and servos. What fluids damp is not symmetric and stays explicit."""
+    model = here.model
+    D = jnp.diag(model.joints.damping if takes_slope("Euler", model) else jnp.zeros_like(here.v))
+    if not damps_by_servos(model):
+        return D
+    drive = b_.forces(here)[1]
+    return D - (drive.moment.T * drive.slope) @ drive.moment
+
+
+def damped(x: Array, here: b_.Here) -> Array:
+    """D x (nv,)."""
+    model = here.model
+    out = model.joints.damping * x if takes_slope("Euler", model) else jnp.zeros_like(x)
+    return out + damped_by_servos(x, here) if damps_by_servos(model) else out
+
+
+def damped_by_servos(x: Array, here: b_.Here) -> Array:
+    """The servos' part of D x (nv,)."""
+    drive = b_.forces(here)[1]
+    return -((drive.moment @ x) * drive.slope) @ drive.moment
 
 
 class Problem(NamedTuple):
@@ -181,10 +212,9 @@ def imbalance(stepping: i_.Stepping, z: Impulses, here: b_.Here, duration: Array
         return rows._replace(force=rows.force + inertial_force(model, kin, z.v))
     if stepping.phase == "impact":
         return rows._replace(force=rows.force + inertial_force(model, kin, z.v - here.v))
-    damping = model.joints.damping if takes_slope("Euler", model) else 0.0
     e = (z.v - here.v) / h
-    inertial = motion_force(model, kin, velocities(model.tree, kin.S, here.v), here.v, e) + h * damping * e
-    lagging = inertial_force(model, kin, z.shift) + h * damping * z.shift
+    inertial = motion_force(model, kin, velocities(model.tree, kin.S, here.v), here.v, e) + h * damped(e, here)
+    lagging = inertial_force(model, kin, z.shift) + h * damped(z.shift, here)
     return rows._replace(force=rows.force + h * (inertial - b_.applied(here)), shift=rows.shift + lagging)
 
 
