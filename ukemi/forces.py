@@ -226,6 +226,13 @@ def acts_on_joints(model: Model) -> bool:
     return not model.nu or not np.isin(model.tree.joint_type[layout.target[:, 0]], (FREE, BALL)).any()
 
 
+def on_joints(model: Model, moment: Array, slope: Array) -> Array:
+    """momentᵀ diag(slope) moment (nv, nv); on hinges and slides, of which each is one dof, a diagonal."""
+    if acts_on_joints(model):
+        return jnp.diag((moment**2 * slope[:, None]).sum(0))
+    return (moment.T * slope) @ moment
+
+
 def _select(model: Model, index: np.ndarray, offset: int = 0) -> np.ndarray:
     """One-hot rows (n, nv) of the first dof of each actuator's joint, plus an offset."""
     dof = model.tree.joint_dof[model.actuators.layout.target[index, 0]] + offset

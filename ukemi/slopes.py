@@ -11,7 +11,7 @@ from ukemi import penalty as p_
 from ukemi import spatial
 from ukemi.constraint import Frame, reference, row_softness, scalar_blocks
 from ukemi.contact import contact_jacobian, contact_law, contact_parameters, contact_softness
-from ukemi.forces import acts_on_joints, actuator_force, drives, saturated, transmission
+from ukemi.forces import acts_on_joints, actuator_force, on_joints, saturated, transmission
 from ukemi.kinematics import difference
 from ukemi.model import Model
 from ukemi.penalty import RowKinds
@@ -199,33 +199,28 @@ def force_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array)
         spring = _spring_slope(model, q)
     if joints.layout.damped and "damper" not in disabled:
         damper = -jnp.diag(joints.damping)
-    nothing = jnp.zeros((nv, model.na + model.nu), v.dtype)
-    total = jnp.concatenate([spring, damper, nothing], -1)
+    per_act, per_ctrl = (jnp.zeros((nv, n), v.dtype) for n in (model.na, model.nu))
     if model.nu and "actuation" not in disabled:
-        moment, force, rows = _actuator_slopes(model, kin, q, v, act, ctrl, 0)
-        slopes = spatial.gram(moment, rows)
-        if model.joints.layout.force_limited.any():
-            slopes = jnp.where(saturated(model, force @ moment)[:, None], 0.0, slopes)
-        total = total + slopes
-    return _split(model, total)
+        moment, force, (per_length, per_velocity, *signal) = _actuator_slopes(model, kin, q, v, act, ctrl, 0)
+        moment = jnp.where(saturated(model, force @ moment), 0.0, moment)  # joints at their limit feel nothing of them
+        spring = spring + on_joints(model, moment, per_length)
+        damper = damper + on_joints(model, moment, per_velocity)
+        per_act, per_ctrl = _of_signal(model, moment, *signal)
+    return ForceSlopes(spring, damper, per_act, per_ctrl)
 
 
 def damping_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, e: Array) -> ForceSlopes:
-    """Slopes of D e (nv,), with D the forces' own slope in velocity, which joints' dampers leave constant.
+    """Slopes of D e (nv,), with D the forces' own slope in velocity: that of actuators depends on what their gain
+    multiplies alone, that of joints' dampers is constant.
 
     `forces.actuation` has D: nothing of actuators of joints at their limit.
     """
-    if not model.nu or "actuation" in model.options.layout.disabled:
-        return _split(model, jnp.zeros((model.nv, 2 * model.nv + model.na + model.nu), e.dtype))
-    moment, force, rows = _actuator_slopes(model, kin, q, v, act, ctrl, 1)
-    along = moment @ e
-    if model.joints.layout.force_limited.any():
-        along = jnp.where((drives(model) & saturated(model, force @ moment)).any(1), 0.0, along)
-    return _split(model, spatial.gram(moment, along[:, None] * rows))
-
-
-def _split(model: Model, slopes: Array) -> ForceSlopes:
-    return ForceSlopes(*jnp.split(slopes, np.cumsum([model.nv, model.nv, model.na]), -1))
+    still, per_act, per_ctrl = (jnp.zeros((model.nv, n), e.dtype) for n in (model.nv, model.na, model.nu))
+    if model.nu and "actuation" not in model.options.layout.disabled:
+        moment, force, (_, _, *signal) = _actuator_slopes(model, kin, q, v, act, ctrl, 1)
+        moment = jnp.where(saturated(model, force @ moment), 0.0, moment)
+        per_act, per_ctrl = _of_signal(model, moment**2 * e, *signal)
+    return ForceSlopes(still, still, per_act, per_ctrl)
 
 
 def _spring_slope(model: Model, q: Array) -> Array:
@@ -238,8 +233,8 @@ def _spring_slope(model: Model, q: Array) -> Array:
 
 
 def _actuator_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, which: int):
-    """Moment (nu, nv) and force (nu,) of actuators of joints, and slopes (nu, ·) of the force (which = 0) or of its own
-    slope in velocity (1): each a function of the actuator's length, velocity, activation and control.
+    """Moment (nu, nv) and force (nu,) of actuators of joints, and slopes of the force (which = 0), or of its own slope
+    in velocity (1), in each actuator's length, velocity, activation and control (nu,).
     """
     length, moment = transmission(model, kin, q)
     values = length, moment @ v, act, ctrl
@@ -250,7 +245,10 @@ def _actuator_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Ar
             partials.append(jax.jvp(lambda *x: actuator_force(model, *x)[which], values, along)[1])
         else:
             partials.append(jnp.zeros(model.nu, v.dtype))
-    own = (model.actuators.layout.act[:, None] == np.arange(model.na)).astype(v.dtype)
-    per_length, per_velocity, per_act, per_ctrl = (p[:, None] for p in partials)
-    parts = [per_length * moment, per_velocity * moment, per_act * own, per_ctrl * np.eye(model.nu, dtype=v.dtype)]
-    return moment, actuator_force(model, *values)[0], jnp.concatenate(parts, -1)
+    return moment, actuator_force(model, *values)[0], partials
+
+
+def _of_signal(model: Model, moment: Array, per_act: Array, per_ctrl: Array) -> tuple[Array, Array]:
+    """Slopes of momentᵀ force in activation (nv, na) and control (nv, nu)."""
+    own = model.actuators.layout.act[:, None] == np.arange(model.na)
+    return (moment.T * per_act) @ own.astype(moment.dtype), moment.T * per_ctrl

@@ -20,6 +20,7 @@ from ukemi import impulse as i_
 from ukemi.collide.detect import Contacts
 from ukemi.constraint import Frame, frame_of, scalar_blocks
 from ukemi.dynamics import inertial_force, motion_force, smooth
+from ukemi.forces import on_joints
 from ukemi.kinematics import velocities
 from ukemi.methods import balance as b_
 from ukemi.methods.integrators import takes_slope
@@ -84,7 +85,7 @@ def _damping(here: b_.Here) -> Array:
     if not damps_by_servos(model):
         return D
     drive = b_.forces(here)[1]
-    return D - (drive.moment.T * drive.slope) @ drive.moment
+    return D - on_joints(model, drive.moment, drive.slope)
 
 
 def damped(x: Array, here: b_.Here) -> Array:

@@ -17,7 +17,15 @@ from jax import Array, lax
 
 from ukemi import spatial
 from ukemi.dynamics import bias_slope
-from ukemi.forces import Actuation, activation_motion, acts_on_joints, next_activation, passive_slope, wrap_activation
+from ukemi.forces import (
+    Actuation,
+    activation_motion,
+    acts_on_joints,
+    next_activation,
+    on_joints,
+    passive_slope,
+    wrap_activation,
+)
 from ukemi.gradient import isolated
 from ukemi.kinematics import Kinematics, Velocities, integrate
 from ukemi.maps import pick
@@ -60,7 +68,7 @@ def implicit_slope(
     if integrator == "Euler":
         return Slope(-jnp.diag(model.joints.damping), None)
     related = model.tree.anc | model.tree.anc.T  # dofs that M couples
-    D = (drive.moment.T * drive.slope) @ drive.moment + passive_slope(model, kin, v)
+    D = on_joints(model, drive.moment, drive.slope) + passive_slope(model, kin, v)
     D = jnp.where(related, D, 0.0)
     if integrator == "implicit":
         return Slope(D, bias_slope(model, kin, velocity))
