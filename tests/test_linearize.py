@@ -1,5 +1,7 @@
 """`uk.linearize` and reverse mode against AD of the residual and differences, which share no code with them."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -74,11 +76,20 @@ def open_step(method):
     return step
 
 
+@partial(jax.jit, static_argnums=0)
+def forward(method, model, state, inputs):
+    return columns(open_step(method), model, state, inputs)[1]
+
+
+@partial(jax.jit, static_argnums=0)
+def reverse(method, model, state, inputs):
+    return rows(method.step, model, state, inputs)[1]
+
+
 def assert_agrees(model, method, state, ctrl):
     """Closed forms, forward and in reverse, are what AD finds; and leave the step alone."""
     lin, inputs = uk.linearize(model, state, ctrl, method), as_input(model, ctrl)
-    J = jax.jit(lambda: columns(open_step(method), model, state, inputs)[1])()
-    K = jax.jit(lambda: rows(method.step, model, state, inputs)[1])()
+    J, K = forward(method, model, state, inputs), reverse(method, model, state, inputs)
     n = 2 * model.nv + model.na
     assert lin.A.shape == (n, n) and lin.B.shape == (n, model.nu)
     for closed in (jnp.concatenate([lin.A, lin.B], 1), K):
@@ -128,7 +139,7 @@ def test_forces_of_joints_have_closed_forms(gain):
     state = uk.initial_state(model, q=q, v=jnp.asarray(2 * rng.normal(size=model.nv)), act=jnp.asarray([0.4]))
     ctrl = jnp.asarray([0.5, -0.7, 0.3])
     assert_agrees(model, uk.Soft(), state, ctrl)
-    force = uk.Soft().forward(model, state, as_input(model, ctrl)).actuation.qfrc
+    force = jax.jit(uk.Soft().forward)(model, state, as_input(model, ctrl)).actuation.qfrc
     assert (jnp.abs(force[9]) == 0.1) == (gain == 20)
 
 

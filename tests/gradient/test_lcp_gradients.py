@@ -91,30 +91,52 @@ def test_linearize_is_the_vector_rule_column_by_column(crawler):
         np.testing.assert_allclose(jnp.hstack([lin.A, lin.B]), J, atol=1e-9 * max(1.0, float(jnp.abs(J).max())))
 
 
-def test_second_derivatives_are_differences_of_first_ones():
-    """Forces move too: of a hopper whose foot slides, they are most of it."""
+@pytest.fixture(scope="module")
+def sliding():
+    """A hopper whose foot slides, of whose second derivatives the change of forces is most, as the state at a change
+    (2nv,) of positions and velocities.
+    """
     model = uk.load("hopper")
-    weights = jnp.asarray(np.random.default_rng(0).normal(size=model.nv))
     state, inputs = random_states(model, 4, seed=2, method=LCP)[3]
-    assert uk.contacts(model, state, inputs, LCP).active.sum() == 2
-    none, along = jnp.zeros(2 * model.nv), jnp.ones(2 * model.nv)
 
     def at(x):
         return uk.State(state.q + x[: model.nv], state.v + x[model.nv :], state.act, state.time, state.status, state.cache)
+
+    return model, at, inputs
+
+
+def assert_slope(function, nv):
+    """The derivative of a derivative along all coordinates is its difference."""
+    along = jnp.ones(2 * nv)
+    both = jax.jit(lambda x: jax.jvp(function, (x,), (along,)))
+    differences = (both(1e-6 * along)[0] - both(-1e-6 * along)[0]) / 2e-6
+    tangent = both(0 * along)[1]
+    np.testing.assert_allclose(tangent, differences, rtol=1e-6, atol=1e-7 * float(jnp.abs(differences).max()))
+    assert jnp.abs(tangent).max() > 1
+
+
+def test_second_derivatives_are_differences_of_first_ones(sliding):
+    model, at, inputs = sliding
+    assert uk.step(model, at(jnp.zeros(2 * model.nv)), inputs, LCP).cache.contacts.max() >= 0
+    weights = jnp.asarray(np.random.default_rng(0).normal(size=model.nv))
 
     def loss(x):
         after = uk.step(model, at(x), inputs, LCP)
         return weights @ after.v + weights @ after.q
 
-    slope = jax.jit(jax.grad(loss))
-    differences = (slope(1e-6 * along) - slope(-1e-6 * along)) / 2e-6
-    np.testing.assert_allclose(jax.jvp(slope, (none,), (along,))[1], differences, rtol=1e-6, atol=1e-6)
-    matrix = jax.jit(lambda x: uk.linearize(model, at(x), inputs, LCP).A)
-    differences = (matrix(1e-6 * along) - matrix(-1e-6 * along)) / 2e-6
-    tangent = jax.jvp(matrix, (none,), (along,))[1]
-    np.testing.assert_allclose(tangent, differences, atol=1e-7 * float(jnp.abs(differences).max()))
+    assert_slope(jax.grad(loss), model.nv)
+
+
+@pytest.mark.slow
+def test_derivatives_of_linearize_are_differences(sliding):
+    model, at, inputs = sliding
+    assert_slope(lambda x: uk.linearize(model, at(x), inputs, LCP).A, model.nv)
+
+
+def test_linearize_has_no_reverse_mode():
+    model = uk.load(BALL.format(e=0))
     with pytest.raises(uk.GradientError, match="no reverse mode"):
-        jax.grad(lambda x: matrix(x).sum())(none)
+        jax.grad(lambda v: uk.linearize(model, uk.initial_state(model, v=v), None, LCP).A.sum())(jnp.zeros(model.nv))
 
 
 @pytest.mark.optimized
