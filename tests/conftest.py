@@ -18,7 +18,7 @@ MAPS = 20_000  # of the 65,530 memory maps that Linux allows a process by defaul
 PAGES = 3 << 18  # 3 GB
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def forget_programs():
     """Drop compiled programs in time: each holds memory and up to hundreds of maps of it, without which XLA crashes."""
     yield

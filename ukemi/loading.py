@@ -10,7 +10,7 @@ from ukemi import tree as tree_
 from ukemi.collide import pairs
 from ukemi.errors import ModelFileError, UnsupportedModelError
 from ukemi.source import parse
-from ukemi.support import unsupported
+from ukemi.support import STEP_FLAGS, unsupported
 
 GEOM_TYPES = {
     int(mujoco.mjtGeom.mjGEOM_PLANE): "plane",
@@ -297,7 +297,7 @@ def _options(m) -> m_.Options:
         iterations=int(m.opt.iterations),
         line_search_iterations=int(m.opt.ls_iterations),
         fluid=bool(m.opt.density or m.opt.viscosity),
-        disabled=tuple(sorted(name for name, bit in bits.items() if m.opt.disableflags & bit)),
+        disabled=tuple(sorted(name for name, bit in bits.items() if m.opt.disableflags & bit and bit in STEP_FLAGS)),
     )
     return m_.Options(
         timestep=_f(m.opt.timestep),

@@ -247,7 +247,7 @@ class OptionLayout(Static):
     iterations: int
     line_search_iterations: int
     fluid: bool  # the file gives the fluid density or viscosity: without, there is none to feel
-    disabled: tuple[str, ...]  # sorted names of disabled stages, as in the file's <flag>
+    disabled: tuple[str, ...]  # sorted names of disabled stages of a step, as in the file's <flag>
 
     def __repr__(self):
         return f"OptionLayout({self.integrator}, {self.solver}, {self.cone}, {self.disabled})"

@@ -29,12 +29,13 @@ EQUALITIES = _values(_Eq, "mjEQ_", "CONNECT WELD JOINT")
 INTEGRATORS = _values(_Integrator, "mjINT_", "EULER RK4 IMPLICIT IMPLICITFAST")
 
 # Disable flags that the engine honours, and those that select an algorithm and not the motion.
-_HONOURED = _values(
+# What a step looks at, besides which pairs of geoms FILTERPARENT leaves.
+STEP_FLAGS = _values(
     _Disable,
     "mjDSBL_",
-    "CONSTRAINT EQUALITY FRICTIONLOSS LIMIT CONTACT SPRING DAMPER GRAVITY CLAMPCTRL WARMSTART "
-    "FILTERPARENT ACTUATION REFSAFE EULERDAMP",
+    "CONSTRAINT EQUALITY FRICTIONLOSS LIMIT CONTACT SPRING DAMPER GRAVITY CLAMPCTRL WARMSTART ACTUATION REFSAFE EULERDAMP",
 )
+_HONOURED = STEP_FLAGS | _values(_Disable, "mjDSBL_", "FILTERPARENT")
 _HARMLESS = _values(_Disable, "mjDSBL_", "SENSOR MIDPHASE AUTORESET ISLAND")
 # These two change the contacts of pairs for which MuJoCo has no closed form, and nothing else.
 _CONVEX_FLAGS = _values(_Disable, "mjDSBL_", "NATIVECCD MULTICCD")

@@ -168,7 +168,7 @@ def test_numpy_goes_in():
     assert uk.rollout(model, state, np.zeros((3, model.nu))).q.shape == (3, model.nq)
 
 
-@pytest.mark.parametrize("name", ["ukemi/humanoid", "ukemi/billiards", "shared/a1"])
+@pytest.mark.parametrize("name", ["ukemi/humanoid", "ukemi/billiards", pytest.param("shared/a1", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
 def test_contact_forces_sum_to_the_constraint_force(name, cone):
     """The reported world-frame forces and torques, applied to the bodies, are the generalised contact force."""

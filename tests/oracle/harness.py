@@ -195,14 +195,20 @@ def stack(model: uk.Model, samples: list[Sample]) -> tuple[State, Input]:
 
 def ours(model: uk.Model, samples: list[Sample], method: Soft = CONVERGED):
     """Next states, forward dynamics and poses (xpos, xquat, xipos, geom_xpos, geom_xmat) of the samples."""
+    return jax.tree.map(np.asarray, _ours(method, model, stack(model, samples)))
+
+
+@functools.partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+def _ours(method: Soft, model: uk.Model, samples: tuple[State, Input]):
+    """One program for all models of a layout."""
+
     def one(sample):
         now = method.forward(model, *sample)
         moved = _moved(model, method, *sample, now)
         pos, mat = geom_frames(model, now.kin)
         return moved, now, (now.kin.pos, now.kin.quat, now.kin.com, pos, mat)
 
-    run = jax.jit(lambda batch: jax.lax.map(one, batch), compiler_options=QUICK)
-    return jax.tree.map(np.asarray, run(stack(model, samples)))
+    return jax.lax.map(one, samples)
 
 
 def _moved(model: uk.Model, method: Soft, state: State, inputs: Input, now):

@@ -224,7 +224,7 @@ def test_contact_dimensions(dim, cone):
 
 
 @pytest.mark.parametrize("cone", CONES)
-@pytest.mark.parametrize("dims", [(1, 3, 4), (1, 1, 6), (3, 1, 6)])
+@pytest.mark.parametrize("dims", [(1, 3, 4), pytest.param((1, 1, 6), marks=pytest.mark.slow), (3, 1, 6)])
 def test_mixed_contact_dimensions(dims, cone):
     each = [f'condim="{d}"' for d in dims]
     check(scene(objects('condim="1"', *each), f'cone="{cone}"'), active=0.5)
@@ -355,8 +355,16 @@ def test_integrators_turn_free_and_ball_joints(integrator):
     check(scene(SPINNING, f'integrator="{integrator}" timestep=".01"', default='<geom contype="0" conaffinity="0"/>'))
 
 
-@pytest.mark.parametrize("integrator", INTEGRATORS)
-@pytest.mark.parametrize("cone", CONES)
+REST = [("RK4", "elliptic"), ("implicit", "elliptic"), ("implicitfast", "pyramidal")]
+
+
+@pytest.mark.parametrize(
+    ("integrator", "cone"),
+    [
+        pytest.param(*both, marks=pytest.mark.slow) if both in REST else both
+        for both in itertools.product(INTEGRATORS, CONES)
+    ],
+)
 def test_integrators_with_everything(integrator, cone):
     check(scene(EVERYTHING, f'integrator="{integrator}" cone="{cone}" timestep=".005"', EVERYTHING_MORE), active=1.0)
 
