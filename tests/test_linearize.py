@@ -147,8 +147,7 @@ def test_forces_of_joints_have_closed_forms(gain):
     "name",
     [
         "half_cheetah",
-        "quadrotor",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("humanoid", "ant", "arm")),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("quadrotor", "humanoid", "ant", "arm")),
     ],
 )
 def test_built_in_models(name):

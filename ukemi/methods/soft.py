@@ -167,6 +167,7 @@ class Soft(Method):
 
         return root(find, partial(r_.rule, kinds, implicit))(here)
 
+    @eqx.filter_jit
     def forward(self, model: Model, state: State, inputs: Input) -> Forward:
         """Forward dynamics in continuous time, stage by stage; to look inside, not to differentiate."""
         return self._forward(self.kinds(model), b_.here(model, state, inputs))
