@@ -167,10 +167,9 @@ class Soft(Method):
 
         return root(find, partial(r_.rule, kinds, implicit))(here)
 
-    @eqx.filter_jit
     def forward(self, model: Model, state: State, inputs: Input) -> Forward:
         """Forward dynamics in continuous time, stage by stage; to look inside, not to differentiate."""
-        return self._forward(self.kinds(model), b_.here(model, state, inputs))
+        return _look_inside(self, model, state, inputs)
 
     def _forward(self, kinds: RowKinds, here: b_.Here) -> Forward:
         model, kin, contacts, q, v, act, _, inputs = here
@@ -208,6 +207,11 @@ class Soft(Method):
 
     def _constraint(self, here: b_.Here, a: Array) -> tuple[Array, Array]:
         return b_.constraint_pull(self.kinds(here.model), here, a)
+
+
+@eqx.filter_jit
+def _look_inside(method: Soft, model: Model, state: State, inputs: Input) -> Forward:
+    return method._forward(method.kinds(model), b_.here(model, state, inputs))
 
 
 def effective(implicit: str | None, here: b_.Here, now: Forward) -> Array:
