@@ -28,6 +28,10 @@ class Actuation(NamedTuple):
     qfrc: Array  # (nv,) generalised force, within the joints' own limits
     slope: Array  # (nu,) ∂force/∂velocity where no limit is hit: what the implicit integrators treat implicitly
 
+    def resistance(self, x: Array) -> Array:
+        """Change (..., nv) of the forces on joints along changes x (..., nv) of the velocity."""
+        return ((x @ self.moment.T) * self.slope) @ self.moment
+
 
 def actuation(model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctrl: Array, held: Array) -> Actuation:
     """Actuator forces; `held` (nv,) is gravity compensation that counts as actuator force."""

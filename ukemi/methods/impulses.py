@@ -88,17 +88,16 @@ def _damping(here: b_.Here) -> Array:
     return D - on_joints(model, drive.moment, drive.slope)
 
 
-def damped(x: Array, here: b_.Here) -> Array:
-    """D x (nv,)."""
+def _damped(x: Array, here: b_.Here) -> Array:
+    """D x (..., nv)."""
     model = here.model
     out = model.joints.damping * x if takes_slope("Euler", model) else jnp.zeros_like(x)
     return out + damped_by_servos(x, here) if damps_by_servos(model) else out
 
 
 def damped_by_servos(x: Array, here: b_.Here) -> Array:
-    """The servos' part of D x (nv,)."""
-    drive = b_.forces(here)[1]
-    return -((drive.moment @ x) * drive.slope) @ drive.moment
+    """The servos' part of D x (..., nv)."""
+    return -b_.forces(here)[1].resistance(x)
 
 
 class Problem(NamedTuple):
@@ -214,8 +213,9 @@ def imbalance(stepping: i_.Stepping, z: Impulses, here: b_.Here, duration: Array
     if stepping.phase == "impact":
         return rows._replace(force=rows.force + inertial_force(model, kin, z.v - here.v))
     e = (z.v - here.v) / h
-    inertial = motion_force(model, kin, velocities(model.tree, kin.S, here.v), here.v, e) + h * damped(e, here)
-    lagging = inertial_force(model, kin, z.shift) + h * damped(z.shift, here)
+    of_rate, of_shift = h * _damped(jnp.stack([e, z.shift]), here)
+    inertial = motion_force(model, kin, velocities(model.tree, kin.S, here.v), here.v, e) + of_rate
+    lagging = inertial_force(model, kin, z.shift) + of_shift
     return rows._replace(force=rows.force + h * (inertial - b_.applied(here)), shift=rows.shift + lagging)
 
 

@@ -121,7 +121,7 @@ def slope_product(
     if integrator == "Euler":
         return -model.joints.damping * e
     if takes_forces_of_joints(integrator, model):
-        return ((drive.moment @ e) * drive.slope) @ drive.moment + passive_slope(model, kin, v) @ e
+        return drive.resistance(e) + passive_slope(model, kin, v) @ e
     slope = implicit_slope(integrator, model, kin, velocity, v, drive)
     return slope.force @ e if slope.bias is None else slope.force @ e - slope.bias @ e
 
