@@ -128,7 +128,7 @@ def _limit_rows(model: Model, q: Array) -> Block:
         weight=joints.invweight[tree.joint_dof[joint]],
         solref=joints.solref_limit[joint],
         solimp=joints.solimp_limit[joint],
-        active=distance < joints.margin[joint],
+        active=~(distance >= joints.margin[joint]),  # NaN, too, so that it is not dropped
         drift=jnp.zeros_like(distance),
     )
 

@@ -84,7 +84,8 @@ def _clamped(model: Model, ctrl: Array) -> Array:
     if not limited.any() or "clampctrl" in model.options.layout.disabled:
         return ctrl
     low, high = model.actuators.ctrl_range.T
-    return jnp.where(limited, jnp.clip(ctrl, low, high), ctrl)
+    within = jnp.where(jnp.isinf(ctrl), jnp.nan, jnp.clip(ctrl, low, high))  # an infinite control is no control
+    return jnp.where(limited, within, ctrl)
 
 
 def activation_motion(model: Model, kin, q, act: Array, ctrl: Array) -> tuple[Array, Array | None]:

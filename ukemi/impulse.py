@@ -113,7 +113,7 @@ def _names(kinds: RowKinds) -> list[str]:
 
 def positive(x: Array) -> Array:
     """max(x, 0), with derivative 0 at 0, where a contact or limit that just touches is clamped, not closing."""
-    return jnp.where(x > 0, x, 0.0)
+    return jnp.where(x <= 0, 0.0, x)
 
 
 def _gap(phi: Array, moving: Array, h: Array, options: Stepping) -> Array:

@@ -23,7 +23,7 @@ def impedance(solimp: Array, depth: Array) -> Array:
     power = jnp.maximum(solimp[..., 4], 1.0)
     flat = width <= TINY
     x = jnp.abs(depth) / jnp.where(flat, 1.0, width)
-    inside = (x > 0) & (x < 1)
+    inside = ~((x <= 0) | (x >= 1))  # NaN, too, which the rest would drop
     x = jnp.where(inside, x, 0.5)
     rising = x <= middle
     base = jnp.where(rising, x / middle, (1 - x) / (1 - middle))
@@ -54,9 +54,9 @@ def deflection_ahead(rule: FromDistance, depth: Array) -> Array:
 def stiffness_damping(model: Model, solref: Array, solimp: Array) -> tuple[Array, Array]:
     """Virtual stiffness k and damping b of the reference spring, from either format of solref."""
     time, ratio = solref[..., 0], solref[..., 1]
-    mixed = (time > 0) != (ratio > 0)
+    mixed = (time <= 0) != (ratio <= 0)
     time, ratio = jnp.where(mixed, 0.02, time), jnp.where(mixed, 1.0, ratio)
-    standard = time > 0
+    standard = ~(time <= 0)  # NaN, too: it must not be taken for the direct format with its other sign
     if "refsafe" not in model.options.layout.disabled:
         time = jnp.where(standard, jnp.maximum(time, 2 * model.options.timestep), time)
     top = jnp.clip(solimp[..., 1], MIN_IMPEDANCE, MAX_IMPEDANCE)

@@ -1,6 +1,7 @@
 """Failure bits of `State.status`, each a sentence for the user."""
 
 import enum
+import functools
 
 import jax.numpy as jnp
 import numpy as np
@@ -38,6 +39,11 @@ SENTENCES = {
 def bit(flag: Status, failed: Array | bool) -> Array:
     """The bit as an int32 where `failed` is true."""
     return jnp.where(failed, jnp.int32(flag.value), jnp.int32(0))
+
+
+def is_finite(*parts: Array) -> Array:
+    """Whether all numbers of some arrays are finite."""
+    return functools.reduce(jnp.logical_and, [jnp.isfinite(x).all() for x in parts])
 
 
 def explain(status) -> list[str]:

@@ -23,7 +23,10 @@ FEW_GROUPS = 4
 
 
 class Contacts(NamedTuple):
-    """Contact points, nearest first up to the model's capacity; rows where `active` is false mean nothing."""
+    """Contact points, nearest first up to the model's capacity; rows where `active` is false mean nothing.
+
+    Where a shape is nowhere, all are active and at distance NaN: comparisons would drop them.
+    """
 
     active: Array  # (nc,) bool: closer than the margin, so that forces may act
     distance: Array  # (nc,) signed [m]
@@ -73,18 +76,21 @@ def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
     margin, gap = _reach(model, ahead)
     posed = Posed(shapes, margin + gap, _apart(model, shapes.pos, shapes.mat) - margin - gap)
     parts = [_examine(layout, g, np.arange(len(layout.groups[g].geoms)), posed) for g in _planes(layout)]
-    overflow = jnp.zeros((), bool)
+    overflow, nowhere = jnp.zeros((), bool), jnp.zeros((), bool)
     if len(_planes(layout)) < len(layout.groups):
         others, overflow = one_by_one(lambda posed: _near_pairs(layout, posed))(posed)
         parts.append(others)
+        nowhere = ~jnp.isfinite(posed.near).all()
     found = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
     excess = (found.distance - margin[found.pair]).astype(jnp.float32)
     nearest = smallest(excess, min(layout.capacity, len(excess)))
     if layout.capacity < len(excess):
         overflow = overflow | ((excess < 0).sum() > layout.capacity)
     distance, hit, pair, which = spatial.materialize(tuple(x[nearest] for x in found))
+    nowhere = nowhere | ~jnp.isfinite(excess).all()
+    distance = jnp.where(nowhere, jnp.nan, distance)
     return Contacts(
-        active=distance < margin[pair],
+        active=~(distance >= margin[pair]),
         distance=distance,
         point=hit[:, :3],
         frame=hit[:, 3:].reshape(-1, 3, 3),

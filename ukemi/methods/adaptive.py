@@ -161,7 +161,7 @@ class Adaptive(Method):
             | bit(Status.NOT_CONVERGED, ~memory.converged & finite)
             | bit(Status.CONTACT_OVERFLOW, memory.overflow)
             | bit(Status.FAR_OVERFLOW, memory.far_overflow)
-            | bit(Status.STEPS_EXHAUSTED, ~effort.complete)
+            | bit(Status.STEPS_EXHAUSTED, ~effort.complete & finite)
         )
         warm = lax.stop_gradient(memory.warm)
         cache = dataclasses.replace(state.cache, acceleration=warm, iterations=memory.iterations)

@@ -100,13 +100,15 @@ def _inverse_rows(p: x_.Boxed, own: x_.Roles, side: Array, seen: Array) -> Array
 
 
 def _inverse_restoring(given: Problem, own: x_.Roles, firm: Array, seen: Array) -> Array:
-    """(M̂⁻¹Jᵀ (A + yields)⁻¹)ᵀ (n, nv) over the firm rows, where any is to be restored."""
+    """(M̂⁻¹Jᵀ (A + yields)⁻¹)ᵀ (n, nv) over the firm rows, where any is to be restored: equalities always, since those
+    that are met exactly would be restored from either side.
+    """
     p, seen = given.boxed, jnp.where(firm[:, None], seen, 0.0)
 
     def invert(seen: Array) -> Array:
         return on_rows(solve_restoring, firm, p, own, firm, given.law.yields, seen) * p.scale[:, None]
 
-    needed = (jnp.where(firm, given.law.restore, 0.0) != 0).any()
+    needed = (firm & (own.hold | (given.law.restore != 0))).any()
     return lax.cond(needed, invert, jnp.zeros_like, seen)
 
 

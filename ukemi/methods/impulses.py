@@ -63,7 +63,7 @@ def scene(stepping: i_.Stepping, here: b_.Here, duration: Array, known: Array, s
     M, free = dyn.M, here.v
     if stepping.phase == "step":
         M = M + duration * _damping(here)
-    inverse = eliminate(M, jnp.eye(model.nv, dtype=M.dtype))
+    inverse = eliminate(M, jnp.eye(model.nv, dtype=M.dtype), definite=True)
     if stepping.phase == "step":
         free = here.v + duration * (inverse @ (b_.applied(here) - dyn.bias))
     if stepping.phase == "place":
@@ -121,11 +121,11 @@ def problem(scene: Scene, kinds: RowKinds, stepping: i_.Stepping) -> Problem:
     moving, free = J @ scene.frame.v, J @ scene.free
     law, own = i_.law(scene.frame, kinds, blocks, moving, scene.duration, stepping), x_.roles(kinds)
     rebound = i_.rebound(law, moving)
-    bounce = law.on & own.push & (rebound > 0) & (free < law.reach)
+    bounce = law.on & own.push & ~(rebound <= 0) & (free < law.reach)  # NaN, too, so that it is not dropped
     X = scene.inverse @ J.T
     mobility = (J * X.T).sum(-1)
     around = law.weight + i_.mobility_of_points(scene.frame, kinds, scene.inverse, mobility)
-    on = law.on & (mobility > x_.Constants.of(J.dtype).still * around)
+    on = law.on & ~(mobility <= x_.Constants.of(J.dtype).still * around)
     p = x_.boxed(x_.Product(J, X), free - jnp.where(bounce, rebound, law.reach), law.fixed, law.mu, on, own)
     return Problem(J, X, law, bounce, p)
 
@@ -140,8 +140,10 @@ def find(kinds: RowKinds, stepping: i_.Stepping, scene: Scene) -> tuple[Impulses
         f, lam = found.f * p.scale, _restoring(given, own, found.side)
         room = (0, kinds.total - own_kinds.total)
         side = x_.bounded(p, own, found.side)
+        sound = jnp.isfinite(p.b + p.fixed + p.mu + f).all()  # comparisons of sides would drop a NaN
         rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
-        return Impulses(scene.free + given.X @ f, given.X @ lam, *rows), (found.rounds, found.solved)
+        v = jnp.where(sound, scene.free + given.X @ f, jnp.nan)
+        return Impulses(v, given.X @ lam, *rows), (found.rounds, found.solved)
 
     if not kinds.total:
         none = jnp.zeros(0, scene.free.dtype)

@@ -22,7 +22,7 @@ from ukemi.methods.integrators import advance_slopes, moved_activation, wraps
 from ukemi.model import Input, Model, State
 from ukemi.penalty import row_kinds
 from ukemi.region import compact
-from ukemi.status import Status, bit
+from ukemi.status import Status, bit, is_finite
 
 FORCES = (
     "Contact forces of rigid laws have no derivative here: where contacts are more than the degrees of freedom, they "
@@ -128,7 +128,7 @@ def arrive(model: Model, state: State, moved: tuple[Array, Array, Array], facts,
     """
     q, v, act = lax.optimization_barrier(moved)  # rounded alike, whoever looks
     h, (rounds, solved, status) = model.options.timestep, facts
-    finite = jnp.isfinite(q).all() & jnp.isfinite(v).all()
+    finite = is_finite(q, v, act)
     status = state.status | status | bit(Status.NOT_FINITE, ~finite) | bit(Status.NOT_CONVERGED, ~solved & finite)
     cache = replace(
         state.cache,

@@ -26,7 +26,7 @@ from ukemi.region import compact
 from ukemi.rules import Exact, FromDistance, Rule, require
 from ukemi.solvers import SOLVERS, solve_active
 from ukemi.solvers.problem import Solution
-from ukemi.status import Status, bit
+from ukemi.status import Status, bit, is_finite
 
 CONES = ("pyramidal", "elliptic")
 
@@ -118,7 +118,7 @@ class Soft(Method):
     def _after(self, model: Model, state: State, motion: Motion, moved: i_.Moved) -> State:
         # computed once, whoever looks at it: a rollout that stores it for its gradient must not round it differently
         moved = lax.optimization_barrier(moved)
-        finite = jnp.isfinite(moved.q).all() & jnp.isfinite(moved.v).all()
+        finite = is_finite(*moved)
         status = (
             state.status
             | bit(Status.NOT_FINITE, ~finite)

@@ -71,13 +71,14 @@ def search(
         moved = walk.y + h * (tableau.weights @ K)
         error = h * (tableau.error @ K)
         error = jnp.where(jnp.isnan(error), jnp.inf, error)
+        lost = ~jnp.isfinite(K[0]).all()  # there is no rate here: no step is short enough
         keep, time, after, _, control, result = controller.adapt_step_size(
             walk.time, walk.next, walk.y, moved, None, error, order, walk.control
         )
         k = walk.accepted
         last = after > length * (1 - 1e-12 if y.dtype == jnp.float64 else 1 - 1e-6)
         return _Walk(
-            y=jnp.where(keep, moved, walk.y),
+            y=jnp.where(lost, jnp.nan, jnp.where(keep, moved, walk.y)),
             rate=jnp.where(keep, K[-1], K[0]),
             known=jnp.logical_not(keep) | tableau.reuses_last,
             time=time,
@@ -87,7 +88,7 @@ def search(
             shares=walk.shares.at[k].set(jnp.where(keep, h / length, 0.0)),
             accepted=k + keep,
             tried=walk.tried + 1,
-            stuck=~diffrax.is_successful(result),
+            stuck=lost | ~diffrax.is_successful(result),
         )
 
     none, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)

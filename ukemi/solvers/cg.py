@@ -12,7 +12,7 @@ from jax import Array, lax
 
 from ukemi.penalty import RowKinds
 from ukemi.solvers.newton import line_search
-from ukemi.solvers.problem import Point, Problem, Solution, evaluate
+from ukemi.solvers.problem import Point, Problem, evaluate, solution
 from ukemi.solvers.stall import first_record, record, stalled
 
 LEAST = 0.01  # how far β may fall below zero, relative to the search direction (Hager and Zhang's η)
@@ -57,7 +57,7 @@ def cg(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, sear
     last = lax.while_loop(unfinished, advance, carry)
     point = last.point
     converged = (point.size <= point.scale) | stalled(last.record, point, tolerance)
-    return Solution(point.a, point.force, point.pull, last.k, converged)
+    return solution(point, last.k, converged)
 
 
 def _beta(g0: Array, p0: Array, g1: Array, p1: Array, search: Array) -> Array:

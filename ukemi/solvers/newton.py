@@ -13,7 +13,7 @@ from jax import Array, lax
 from ukemi import penalty as p_
 from ukemi import spatial
 from ukemi.penalty import CHUNK, RowKinds
-from ukemi.solvers.problem import Point, Problem, Solution, evaluate
+from ukemi.solvers.problem import Point, Problem, evaluate, solution
 
 
 def hessian(kinds: RowKinds, problem: Problem, x: Array, active: Array) -> Array:
@@ -67,7 +67,7 @@ def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, 
     carry = (first, infinite, jnp.zeros((), jnp.int32), infinite)
     point, _, k, _ = lax.while_loop(unfinished, advance, carry)
     converged = (point.size <= point.scale) | (k < iterations)
-    return Solution(point.a, point.force, point.pull, k, converged)
+    return solution(point, k, converged)
 
 
 def line_search(

@@ -21,7 +21,7 @@ from jax import Array, lax
 from ukemi import penalty as p_
 from ukemi.penalty import Penalty, RowKinds
 from ukemi.solvers import ray
-from ukemi.solvers.problem import Point, Problem, Solution, evaluate
+from ukemi.solvers.problem import Point, Problem, Solution, evaluate, solution
 from ukemi.solvers.stall import first_record, record, stalled
 
 PROBATION = 16  # sweeps without improvement after which the momentum is halved
@@ -104,7 +104,7 @@ def pgs(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, sea
     point = last.point
     converged = (point.size <= point.scale) | stalled(last.record, point, tolerance)
     force = _to_rows(kinds, rows.penalty, last.f)
-    return Solution(point.a, force, force @ rows.J, last.k, converged)
+    return solution(point, last.k, converged)._replace(force=force, pull=force @ rows.J)
 
 
 def _extrapolate(lines: Lines, cones: ray.Cones, carry: _Carry) -> Forces:

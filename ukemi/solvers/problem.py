@@ -49,3 +49,9 @@ def evaluate(kinds: RowKinds, problem: Problem, a: Array, Ma: Array, x: Array, t
     gradient = Ma - problem.tau - pull
     scale = tolerance * (jnp.linalg.norm(Ma) + jnp.linalg.norm(problem.tau) + jnp.linalg.norm(pull))
     return Point(a, Ma, x, f, pull, gradient, jnp.linalg.norm(gradient), scale)
+
+
+def solution(point: Point, iterations: Array, converged: Array) -> Solution:
+    """Where a solver stopped. Nothing is known of an acceleration whose residual is not finite: it is none."""
+    a = jnp.where(jnp.isfinite(point.size), point.a, jnp.nan)
+    return Solution(a, point.force, point.pull, iterations, converged)
