@@ -191,16 +191,19 @@ def _placed(model: Model, inputs: Input, q: Array) -> Array:
     """The configuration with penetration and drift taken back.
 
     Contact points that move on curved paths, as those of a body that tips over, sink by the square of the step.
+    Equalities are placed once even where they are met: they would be, whichever way the start was moved.
     """
-    if not row_kinds(model).total:
+    kinds = row_kinds(model)
+    if not kinds.total:
         return q
 
-    def again(q, _):
+    def again(q, first):
         kin, contacts = _poses(model, inputs, q, 1e-4)
         here = _instant(model, inputs, kin, contacts, q, jnp.zeros(model.nv, q.dtype))
-        return lax.cond(_misplaced(here), partial(_displaced, model), lambda here: here.q, here), None
+        needed = _misplaced(here) | first if kinds.equality else _misplaced(here)
+        return lax.cond(needed, partial(_displaced, model), lambda here: here.q, here), None
 
-    return lax.scan(again, q, None, length=PLACINGS)[0]
+    return lax.scan(again, q, jnp.arange(PLACINGS) == 0)[0]
 
 
 def _misplaced(here: b_.Here) -> Array:
