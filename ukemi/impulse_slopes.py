@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from ukemi import impulse as i_
-from ukemi.constraint import Frame, scalar_blocks
+from ukemi.constraint import Frame
 from ukemi.contact import contact_parameters
 from ukemi.penalty import RowKinds
 from ukemi.solvers.boxed import CLAMPED, roles
@@ -99,7 +99,7 @@ def scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, frame: Frame, z) -> tu
     none = jnp.zeros((0, nv), frame.v.dtype)
     q, v, restore = [none], [none], [none]
     start = 0
-    for block in scalar_blocks(frame, kinds):
+    for block in i_.scalar_rows(frame, kinds):
         rows = slice(start, start + len(block.residual))
         start = rows.stop
         phi = block.residual - block.margin

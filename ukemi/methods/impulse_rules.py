@@ -16,7 +16,7 @@ from jax import Array, lax
 from ukemi import impulse as i_
 from ukemi import impulse_slopes as s_
 from ukemi import spatial
-from ukemi.constraint import Frame, scalar_blocks
+from ukemi.constraint import Frame
 from ukemi.dynamics import inertial_slope, motion_slopes
 from ukemi.gradient import filled, pushforward, root, zero_tangent
 from ukemi.kinematics import tangent_vector
@@ -94,7 +94,7 @@ def _inverse_rows(p: x_.Boxed, own: x_.Roles, side: Array, seen: Array) -> Array
     regular = x_.system(p, own, side, x_.Constants.of(seen.dtype).delta)
     # copied, as `spatial.gram` does
     regular, exact = spatial.materialize(regular.T), spatial.materialize(x_.system(p, own, side, 0.0).T)
-    left = x_.refined(regular, exact, seen, own)[1]
+    left = x_.refined(regular, exact, seen, own).least
     of_side = jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 1.0)
     return left * jnp.where(x_.is_clamped(p, own, side), p.scale, of_side)[:, None]
 
@@ -122,7 +122,7 @@ def _turning(given: Problem, own: x_.Roles, thrown: Array) -> Array:
     def solve(p: x_.Boxed, own: x_.Roles, thrown: Array, right: Array) -> Array:
         thrown, eye = thrown & p.on, np.eye(len(thrown), dtype=right.dtype)
         exact = jnp.where(thrown[:, None] & thrown, x_.matrix(p), jnp.where(thrown, 0.0, 1.0)[:, None] * eye)
-        return x_.refined(exact + x_.Constants.of(right.dtype).delta * eye, exact, right, own)[1]
+        return x_.refined(exact + x_.Constants.of(right.dtype).delta * eye, exact, right, own).least
 
     p = given.boxed
     right = jnp.where(thrown, (1 + given.law.restitution) * p.scale, 0.0)[:, None] * given.J
@@ -177,7 +177,7 @@ def _force_change(kinds: RowKinds, stepping: i_.Stepping, scene: Scene, dr: Bala
         clamped, firm = x_.is_clamped(p, own, side), firm_rows(p, own, side)
         of_side = jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 0.0)
         right = jnp.where(clamped, p.scale * (given.X.T @ force - rows[:n]), -of_side * rows[:n])
-        _, df = on_rows(x_.solved, live_rows(p, own, side), p, own, side, right)
+        df = on_rows(x_.solved, live_rows(p, own, side), p, own, side, right).least
         right = jnp.where(firm, p.scale * (given.X.T @ shift - restore[:n]), 0.0)[:, None]
         dlam = on_rows(solve_restoring, firm, p, own, firm, given.law.yields, right)[:, 0] * p.scale
         room = (0, kinds.total - n)
@@ -302,7 +302,7 @@ def _pull_back(stepping: i_.Stepping, z: Impulses, args, wanted: Impulses):
 def _as_wanted(kinds: RowKinds, z: Impulses, scene: Scene, wanted: Array) -> Array:
     """Sides (total,) with the normals that the loss pulls apart separating, and those it presses together clamped."""
     own = x_.roles(kinds)
-    blocks = scalar_blocks(scene.frame, kinds)
+    blocks = i_.scalar_rows(scene.frame, kinds)
     slope = i_.rows(scene.frame, kinds, blocks).motion(scene.inverse @ wanted)
     normal = own.push & (np.arange(kinds.total) >= kinds.scalar)
     side = jnp.where(slope < 0, x_.LOW, jnp.where(slope > 0, x_.CLAMPED, z.side))

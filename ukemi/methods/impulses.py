@@ -18,7 +18,7 @@ from jax import Array, lax
 
 from ukemi import impulse as i_
 from ukemi.collide.detect import Contacts
-from ukemi.constraint import Frame, frame_of, scalar_blocks
+from ukemi.constraint import Frame, frame_of
 from ukemi.dynamics import inertial_force, motion_force, smooth
 from ukemi.forces import on_joints
 from ukemi.kinematics import velocities
@@ -116,7 +116,7 @@ def problem(scene: Scene, kinds: RowKinds, stepping: i_.Stepping) -> Problem:
     Rows that point where nothing can move, such as out of the plane of a planar robot, have rounding errors for a
     Jacobian. They are switched off: scaled like the others, they would lock whatever those point at.
     """
-    blocks = scalar_blocks(scene.frame, kinds)
+    blocks = i_.scalar_rows(scene.frame, kinds)
     J = i_.matrix(scene.frame, kinds, blocks)
     moving, free = J @ scene.frame.v, J @ scene.free
     law, own = i_.law(scene.frame, kinds, blocks, moving, scene.duration, stepping), x_.roles(kinds)
@@ -143,7 +143,7 @@ def find(kinds: RowKinds, stepping: i_.Stepping, scene: Scene) -> tuple[Impulses
         sound = jnp.isfinite(p.b + p.fixed + p.mu + f).all()  # comparisons of sides would drop a NaN
         rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
         v = jnp.where(sound, scene.free + given.X @ f, jnp.nan)
-        return Impulses(v, given.X @ lam, *rows), (found.rounds, found.solved)
+        return Impulses(v, given.X @ lam, *rows), (found.rounds, found.solved & found.settled)
 
     if not kinds.total:
         none = jnp.zeros(0, scene.free.dtype)
@@ -224,7 +224,7 @@ def imbalance(stepping: i_.Stepping, z: Impulses, here: b_.Here, duration: Array
 def row_balance(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, duration: Array) -> Balance:
     """The rows' part of the residual."""
     frame = frame_of(here)
-    blocks, own = scalar_blocks(frame, kinds), x_.roles(kinds)
+    blocks, own = i_.scalar_rows(frame, kinds), x_.roles(kinds)
     rows = i_.rows(frame, kinds, blocks)
     moving = rows.motion(here.v)
     law = i_.law(frame, kinds, blocks, moving, duration, stepping)

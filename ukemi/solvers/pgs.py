@@ -21,7 +21,7 @@ from jax import Array, lax
 from ukemi import penalty as p_
 from ukemi.penalty import Penalty, RowKinds
 from ukemi.solvers import ray
-from ukemi.solvers.problem import Point, Problem, Solution, evaluate, solution
+from ukemi.solvers.problem import Point, Problem, evaluate, solution
 from ukemi.solvers.stall import first_record, record, stalled
 
 PROBATION = 16  # sweeps without improvement after which the momentum is halved
