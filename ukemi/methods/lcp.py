@@ -22,6 +22,7 @@ from ukemi.methods.integrators import advance_slopes, moved_activation, wraps
 from ukemi.model import Input, Model, State
 from ukemi.penalty import row_kinds
 from ukemi.region import compact
+from ukemi.solvers import boxed as x_
 from ukemi.status import Status, bit, is_finite
 
 FORCES = (
@@ -135,7 +136,7 @@ def arrive(model: Model, state: State, moved: tuple[Array, Array, Array], facts,
         acceleration=lax.stop_gradient((v - state.v) / h),
         iterations=rounds,
         contacts=names,
-        sides=sides,
+        sides=jnp.maximum(sides, x_.LOW),
     )
     return State(q, v, act, state.time + h, status, cache)
 

@@ -24,6 +24,7 @@ from ukemi.penalty import RowKinds
 from ukemi.solvers.linear import factored
 
 LOW, CLAMPED, HIGH = -1, 0, 1
+OPENING = -2  # LOW, of an overlap that opens by less than is restored: no solver's, but what follows it may say so
 REFINEMENTS = 4
 
 
