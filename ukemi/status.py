@@ -5,8 +5,10 @@ import enum
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 
-from ukemi.errors import StepError
+from ukemi.errors import InputError, StepError
+from ukemi.values import kind
 
 
 class Status(enum.IntFlag):
@@ -48,7 +50,12 @@ def explain(status) -> list[str]:
 
 def raise_if_failed(states) -> None:
     """Raise one StepError that names every failure in the states (any leading axes), and when it first happened."""
-    status = np.asarray(states.status)
+    status = getattr(states, "status", None)
+    if status is None or not hasattr(status, "shape"):
+        raise InputError(f"raise_if_failed needs a state or states, not what is {kind(states)}.")
+    if isinstance(status, Tracer):
+        raise InputError("raise_if_failed reads the values of a finished simulation: call it outside jax.jit and vmap.")
+    status = np.asarray(status)
     reasons = explain(status)
     if not reasons:
         return

@@ -20,7 +20,7 @@ from jax.core import Tracer
 from jax.custom_derivatives import CustomVJPPrimal
 from jax.flatten_util import ravel_pytree
 
-from ukemi import spatial
+from ukemi import spatial, values
 from ukemi.batching import one_by_one
 from ukemi.collide.detect import Contacts
 from ukemi.errors import InputError
@@ -64,7 +64,7 @@ class Problem(NamedTuple):
 
 
 def _times(given) -> Array | None:
-    return None if given is None else jnp.asarray(given, float)
+    return None if given is None else values.array("Adaptive's saveat", given, float)
 
 
 class Adaptive(Method):
@@ -99,12 +99,15 @@ class Adaptive(Method):
                 "diffrax.Tsit5(), diffrax.Dopri8() or diffrax.Bosh3()."
             )
         require("Adaptive", self.gradient, (Exact, FromDistance))
-        if self.adjoint not in ADJOINTS:
-            raise InputError(f"Adaptive(adjoint={self.adjoint!r}): choose 'checkpointed' or 'backsolve'.")
-        for name in ("rtol", "atol", "max_steps"):
-            given = getattr(self, name)
-            if given is not None and not given > 0:
-                raise InputError(f"Adaptive({name}={given!r}): must be positive.")
+        values.check_choice("Adaptive", "adjoint", self.adjoint, ADJOINTS)
+        for name in ("rtol", "atol"):
+            if getattr(self, name) is not None:
+                values.check_number("Adaptive", name, getattr(self, name), lambda x: x > 0, "must be positive")
+        values.check_count("Adaptive", "max_steps", self.max_steps)
+        controller = self.controller is None or isinstance(self.controller, diffrax.AbstractStepSizeController)
+        meaning = "must be one of Diffrax's step-size controllers, such as diffrax.PIDController(rtol=..., atol=...)"
+        values.require(controller, "Adaptive", "controller", self.controller, meaning)
+        values.require(isinstance(self.soft, Soft), "Adaptive", "soft", self.soft, "must be a uk.Soft(...)")
         if self.controller is not None and (self.rtol is not None or self.atol is not None):
             raise InputError("Adaptive: a controller has tolerances of its own; give either it or rtol and atol.")
         if self.saveat is not None and (self.saveat.ndim != 1 or not self.saveat.size):

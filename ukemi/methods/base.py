@@ -1,7 +1,7 @@
 """What every contact law offers."""
 
 import abc
-from typing import cast
+from typing import Any, NoReturn, cast
 
 import equinox as eqx
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ukemi.errors import InputError
 from ukemi.kinematics import coordinate_rate, tangent_vector
 from ukemi.model import Input, Model, State
 from ukemi.rules import Rule
@@ -36,6 +37,21 @@ class Method(eqx.Module):
         Made of columns, one per coordinate; laws that have their Jacobian in closed form do better.
         """
         return columns(self.step, model, state, inputs)
+
+    def accelerate(self, model: Model, state: State, inputs: Input) -> Any:
+        """The motion in continuous time, whose `kin` and `acceleration` are read, of laws that have one."""
+        self._lacks("uk.vector_field: a step of this law is no integral of a vector field")
+
+    def inverse(self, model: Model, state: State, acceleration: Array, inputs: Input) -> Array:
+        """Generalised force (nv,) that yields the acceleration, of laws whose forces follow from accelerations."""
+        self._lacks("uk.inverse: the forces of this law do not follow from an acceleration")
+
+    def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Any, Array]:
+        """Contacts, and their forces (nc, dim) in the contacts' frames."""
+        self._lacks("uk.contacts: this law does not tell its contact forces")
+
+    def _lacks(self, what: str) -> NoReturn:
+        raise InputError(f"method=uk.{type(self).__name__}(...) has no {what}. uk.Soft(...) has it.")
 
 
 def columns(step, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
