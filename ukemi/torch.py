@@ -299,7 +299,7 @@ def _device(device):
         return torch.device(device)
     except (RuntimeError, TypeError, AssertionError) as error:
         raise InputError(
-            f"device={shown(device)}: must be a device that torch has, such as 'cpu' or 'cuda:0'."
+            f"device={shown(device)}: must be a device of torch, such as 'cpu' or 'cuda:0'."
         ) from error
 
 
