@@ -37,7 +37,10 @@ def linearize(
     names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
     for name in names:
         leaf(model, name)
-    return _linearize(model, state, as_input(model, ctrl), method or Soft(), names)
+    method = method or Soft()
+    if names:
+        method.check_forward()
+    return _linearize(model, state, as_input(model, ctrl), method, names)
 
 
 def leaf(model: Model, name: str) -> Array:

@@ -23,7 +23,7 @@ from jax.flatten_util import ravel_pytree
 from ukemi import spatial, values
 from ukemi.batching import one_by_one
 from ukemi.collide.detect import Contacts
-from ukemi.errors import InputError
+from ukemi.errors import GradientError, InputError
 from ukemi.forces import activation_motion, clamp_activation, hold_activation
 from ukemi.gradient import filled, is_zero, isolated, pushforward, root, without_derivative
 from ukemi.kinematics import coordinate_rate
@@ -118,6 +118,14 @@ class Adaptive(Method):
         if self.adjoint == "backsolve":
             return rows(self.step, model, state, inputs)
         return columns(self.step, model, state, inputs)
+
+    def check_forward(self) -> None:
+        """Refuse derivatives in forward mode where the law has none."""
+        if self.adjoint == "backsolve":
+            raise GradientError(
+                "uk.Adaptive(adjoint='backsolve') has derivatives in reverse mode alone, and uk.linearize(wrt=...) takes "
+                "forward mode. Use adjoint='checkpointed', or jax.grad or jax.vjp of uk.step."
+            )
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts, and their forces (nc, dim) in the contacts' frames, of the soft law."""

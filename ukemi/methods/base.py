@@ -38,20 +38,23 @@ class Method(eqx.Module):
         """
         return columns(self.step, model, state, inputs)
 
+    def check_forward(self) -> None:
+        """Refuse derivatives in forward mode where the law has none."""
+
     def accelerate(self, model: Model, state: State, inputs: Input) -> Any:
-        """The motion in continuous time, whose `kin` and `acceleration` are read, of laws that have one."""
-        self._lacks("uk.vector_field: a step of this law is no integral of a vector field")
+        """The motion in continuous time, with its `kin` and `acceleration`, of laws that have one."""
+        self._lacks("uk.vector_field")
 
     def inverse(self, model: Model, state: State, acceleration: Array, inputs: Input) -> Array:
         """Generalised force (nv,) that yields the acceleration, of laws whose forces follow from accelerations."""
-        self._lacks("uk.inverse: the forces of this law do not follow from an acceleration")
+        self._lacks("uk.inverse")
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Any, Array]:
         """Contacts, and their forces (nc, dim) in the contacts' frames."""
-        self._lacks("uk.contacts: this law does not tell its contact forces")
+        self._lacks("uk.contacts")
 
-    def _lacks(self, what: str) -> NoReturn:
-        raise InputError(f"method=uk.{type(self).__name__}(...) has no {what}. uk.Soft(...) has it.")
+    def _lacks(self, function: str) -> NoReturn:
+        raise InputError(f"method={type(self).__name__}(...) does not offer {function}; uk.Soft(...) does.")
 
 
 def columns(step, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
