@@ -24,7 +24,7 @@ from ukemi.modes import has_modes, step_with_mode
 from ukemi.perturbing import CLOSED, Point, coordinates, draw_directions, move
 from ukemi.rules import Exact
 from ukemi.status import Status
-from ukemi.values import check_count, require
+from ukemi.values import check_count, is_count, require
 
 BOUND = 1e-6  # largest relative error that passes
 FLOOR = 1e-2  # derivatives of velocities that are smaller count as this, per relative change of a parameter
@@ -224,7 +224,7 @@ def check_gradients(
     if method is not None:
         check_method(method)
     check_count("check_gradients", "samples", samples)
-    check_count("check_gradients", "seed", seed, "must be an integer that is not negative", least=0)
+    require(is_count(seed, 0), "check_gradients", "seed", seed, "must be an integer that is not negative")
     good = progress is None or callable(progress)
     require(good, "check_gradients", "progress", progress, "must be a function of (states done, all states)")
     method = method or Soft()

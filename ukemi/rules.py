@@ -7,7 +7,7 @@ refuses a rule that it cannot honour when it is constructed.
 import equinox as eqx
 
 from ukemi.errors import InputError
-from ukemi.values import check_number, shown
+from ukemi.values import check_number, plain, shown
 
 
 class Rule(eqx.Module):
@@ -45,12 +45,12 @@ class FromDistance(Rule):
     but stiffens the softened law where they touch, which a fixed time step may not bear.
     """
 
-    width: float = eqx.field(static=True, default=0.05)
-    d_c: float = eqx.field(static=True, default=0.0)
-    d_0: float | None = eqx.field(static=True, default=None)
-    midpoint: float = eqx.field(static=True, default=0.5)
-    power: float = eqx.field(static=True, default=2.0)
-    onset: float = eqx.field(static=True, default=1e-3)
+    width: float = eqx.field(converter=plain, static=True, default=0.05)
+    d_c: float = eqx.field(converter=plain, static=True, default=0.0)
+    d_0: float | None = eqx.field(converter=plain, static=True, default=None)
+    midpoint: float = eqx.field(converter=plain, static=True, default=0.5)
+    power: float = eqx.field(converter=plain, static=True, default=2.0)
+    onset: float = eqx.field(converter=plain, static=True, default=1e-3)
 
     def __check_init__(self):
         distance, share = "must be a positive distance [m]", "an impedance lies in [0, 1)"

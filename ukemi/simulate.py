@@ -42,8 +42,8 @@ def initial_state(model: Model, keyframe: str | int | None = None, *, q=None, v=
         base[name] = value
     if q is not None:
         tree = model.tree
-        turns = [tree.joint_names[j] for j in tree.quat_joints]
-        values.check_turns(base["q"][tree.quat_qpos], lambda k: f"q{tree.quat_qpos[k].tolist()} of joint {turns[k]!r}")
+        turns, first = [tree.joint_names[j] for j in tree.quat_joints], tree.quat_qpos[:, 0]
+        values.check_turns(base["q"][tree.quat_qpos], lambda k: f"q[{first[k]}:{first[k] + 4}] of joint {turns[k]!r}")
     return State(**base, status=jnp.zeros((), jnp.int32), cache=blank_cache(model))
 
 

@@ -298,9 +298,7 @@ def _device(device):
         torch.empty(0, device=device)
         return torch.device(device)
     except (RuntimeError, TypeError, AssertionError) as error:
-        raise InputError(
-            f"device={shown(device)}: must be a device of torch, such as 'cpu' or 'cuda:0'."
-        ) from error
+        raise InputError(f"device={shown(device)}: must be a device of torch, such as 'cpu' or 'cuda:0'.") from error
 
 
 def _device_of(state: State):

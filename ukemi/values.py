@@ -48,9 +48,9 @@ def check_number(call: str, name: str, value, good: Callable[[Any], bool], meani
     require(is_number(value) and good(value), call, name, value, meaning)
 
 
-def check_count(call: str, name: str, value, meaning: str = "must be a positive integer", least: int = 1) -> None:
-    """Refuse an option that is no integer, or below the least."""
-    require(is_count(value, least), call, name, value, meaning)
+def check_count(call: str, name: str, value, meaning: str = "must be a positive integer") -> None:
+    """Refuse an option that is no positive integer, or does not fit into an int32."""
+    require(is_count(value) and value < 2**31, call, name, value, meaning)
 
 
 def check_choice(call: str, name: str, value, choices: tuple[str, ...]) -> None:
@@ -62,6 +62,16 @@ def check_choice(call: str, name: str, value, choices: tuple[str, ...]) -> None:
 def check_flag(call: str, name: str, value) -> None:
     """Refuse an option that is neither True nor False."""
     require(isinstance(value, bool | np.bool_), call, name, value, "must be True or False")
+
+
+def plain(value):
+    """A number, such as one of NumPy, as Python's own, which has no dtype; anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return value
+    try:
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
+    except OverflowError:
+        return value
 
 
 def is_number(value) -> bool:

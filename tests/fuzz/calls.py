@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -73,8 +72,8 @@ class _Odd:
 
 
 @functools.cache
-def anything() -> list[Draw]:
-    """Values that may stand anywhere, most of them wrong everywhere."""
+def objects() -> list[Draw]:
+    """Values of all kinds but arrays."""
     model, state, others = world()
     plain: list[Any] = [
         None, True, False, 0, 1, 2, 3, -1, 10**400, 1.5, 0.0, -0.5, math.nan, math.inf, 1j, "", "lcp", "up", "nonsense",
@@ -86,7 +85,7 @@ def anything() -> list[Draw]:
     ]  # fmt: skip
     named = [Draw(model, "model"), Draw(state, "state"), Draw(others[0], "state of another model")]
     named += [Draw(uk.Input(), "Input()"), Draw(uk.energy, "uk.energy"), Draw(jax.random.key(0), "a random key")]
-    return [Draw(value, repr(value)[:60]) for value in plain] + named + arrays()
+    return [Draw(value, repr(value)[:60]) for value in plain] + named
 
 
 @functools.cache
@@ -120,10 +119,15 @@ def spoiled(rng: np.random.Generator, leaf: Any) -> Draw:
         "object": lambda: x.astype(object),
         "list": x.tolist,
         "as NumPy": lambda: x,
-        "anything": lambda: pick(rng, anything()).value,
+        "anything": lambda: anything(rng).value,
     }
     name = pick(rng, list(changes))
     return Draw(changes[name](), name)
+
+
+def anything(rng: np.random.Generator) -> Draw:
+    """A value that may stand anywhere, and is wrong nearly everywhere."""
+    return pick(rng, objects() if rng.random() < 0.6 else arrays())
 
 
 def pick(rng: np.random.Generator, options: list) -> Any:
@@ -131,7 +135,7 @@ def pick(rng: np.random.Generator, options: list) -> Any:
     return options[int(rng.integers(len(options)))]
 
 
-# ---- arguments by what they are ----------------------------------------------------------------------------------------
+# ---- arguments by what they are --------------------------------------------------------------------------------------
 
 
 def _replaced(rng: np.random.Generator, tree: Any) -> Draw:
@@ -153,12 +157,12 @@ def wrong_model(rng: np.random.Generator) -> Draw:
     model = world().model
     kind = rng.random()
     if kind < 0.3:
-        return pick(rng, anything())
+        return anything(rng)
     if kind < 0.4:
         return Draw(jax.tree.map(lambda x: jnp.stack([x] * BATCH), model), "batch of models")
     if kind < 0.5:
         group = pick(rng, ["bodies", "joints", "geoms", "pairs", "options", "keyframes", "tree"])
-        return Draw(dataclasses.replace(model, **{group: pick(rng, anything()).value}), f"model, {group} replaced")
+        return Draw(dataclasses.replace(model, **{group: anything(rng).value}), f"model, {group} replaced")
     return _replaced(rng, model)
 
 
@@ -167,7 +171,7 @@ def wrong_state(rng: np.random.Generator) -> Draw:
     _, state, others = world()
     kind = rng.random()
     if kind < 0.25:
-        return pick(rng, anything())
+        return anything(rng)
     if kind < 0.35:
         return Draw(jax.tree.map(lambda x: jnp.stack([x] * BATCH), state), "batch of states")
     if kind < 0.45:
@@ -175,16 +179,24 @@ def wrong_state(rng: np.random.Generator) -> Draw:
     if kind < 0.55:
         return Draw(jax.tree.map(lambda x: x.astype("float32") if x.dtype.kind == "f" else x, state), "float32 state")
     if kind < 0.6:
-        return Draw(dataclasses.replace(state, cache=pick(rng, anything()).value), "state, cache replaced")
+        return Draw(dataclasses.replace(state, cache=anything(rng).value), "state, cache replaced")
     return _replaced(rng, state)
+
+
+def wrong_states(rng: np.random.Generator) -> Draw:
+    """A wrong state, of which some have failed."""
+    draw = wrong_state(rng)
+    if isinstance(draw.value, uk.State) and rng.random() < 0.5:
+        return Draw(dataclasses.replace(draw.value, status=jnp.int32(4)), f"failed {draw.shown}")
+    return draw
 
 
 def wrong_input(rng: np.random.Generator) -> Draw:
     """Anything as controls, or as a field of an `Input`."""
     if rng.random() < 0.5:
-        return pick(rng, anything())
+        return anything(rng)
     name = pick(rng, ["ctrl", "qfrc", "xfrc", "mocap_pos", "mocap_quat"])
-    value = pick(rng, anything() if rng.random() < 0.5 else arrays())
+    value = anything(rng)
     return Draw(uk.Input(**{name: value.value}), f"Input({name}={value.shown})")
 
 
@@ -200,9 +212,9 @@ OPTIONS = {
 def wrong_law(rng: np.random.Generator) -> Draw:
     """Anything as a law, or a law or rule of which an option is anything; raises where its constructor refuses it."""
     if rng.random() < 0.3:
-        return pick(rng, anything())
+        return anything(rng)
     kind = pick(rng, list(OPTIONS))
-    name, value = pick(rng, OPTIONS[kind]), pick(rng, anything())
+    name, value = pick(rng, OPTIONS[kind]), anything(rng)
     shown = f"uk.{kind.__name__}({name}={value.shown})"
     try:
         made = kind(**{name: value.value})
@@ -215,12 +227,7 @@ class Constructing(Exception):
     """A constructor refused; its cause says how."""
 
 
-def wrong(rng: np.random.Generator) -> Draw:
-    """Anything."""
-    return pick(rng, anything())
-
-
-# ---- functions and what they promise -----------------------------------------------------------------------------------
+# ---- functions and what they promise ---------------------------------------------------------------------------------
 
 
 class Function(NamedTuple):
@@ -275,43 +282,43 @@ def functions() -> list[Function]:
             "rollout",
             uk.rollout,
             here | {"ctrls": ctrls, "method": None, "checkpoint": None},
-            start | {"ctrls": wrong_input, "method": wrong_law, "checkpoint": wrong},
+            start | {"ctrls": wrong_input, "method": wrong_law, "checkpoint": anything},
             _check_rollout,
         ),
-        Function("linearize", uk.linearize, moving | {"wrt": ()}, acting | {"wrt": wrong}, _check_linearization),
+        Function("linearize", uk.linearize, moving | {"wrt": ()}, acting | {"wrt": anything}, _check_linearization),
         Function("vector_field", uk.vector_field, moving, acting, _check_rates),
         Function(
             "inverse",
             uk.inverse,
             here | {"qacc": jnp.zeros(7), "method": None},
-            start | {"qacc": wrong, "method": wrong_law},
+            start | {"qacc": anything, "method": wrong_law},
             lambda _, force: _like(force, jnp.zeros(7)),
         ),
         Function("contacts", uk.contacts, moving, acting, lambda _, found: _like(found.active, state.cache.contacts)),
         Function("energy", uk.energy, here, start, lambda _, found: _like(found, (0.0, 0.0))),
-        Function("refresh", uk.refresh, {"model": model}, {"model": wrong_model, "inertias": wrong}, _like_model),
+        Function("refresh", uk.refresh, {"model": model}, {"model": wrong_model, "inertias": anything}, _like_model),
         Function(
             "initial_state",
             uk.initial_state,
             {"model": model},
-            {"model": wrong_model, "keyframe": wrong, "q": wrong, "v": wrong, "act": wrong},
+            {"model": wrong_model, "keyframe": anything, "q": anything, "v": anything, "act": anything},
             lambda _, found: _like(found, state),
         ),
         Function(
             "smooth_collisions",
             uk.smooth_collisions,
             {"model": model, "width": 1e-3},
-            {"model": wrong_model, "width": wrong},
+            {"model": wrong_model, "width": anything},
             _like_model,
         ),
         Function("smooth_onset", uk.smooth_onset, {"model": model}, {"model": wrong_model}, _like_model),
-        Function("raise_if_failed", uk.raise_if_failed, {"states": state}, {"states": wrong_state}),
-        Function("load", uk.load, {"source": SCENE.format(meets="")}, {"contacts": wrong}),
+        Function("raise_if_failed", uk.raise_if_failed, {"states": state}, {"states": wrong_states}),
+        Function("load", uk.load, {"source": SCENE.format(meets="")}, {"contacts": anything}),
         Function(
             "check_gradients",
             uk.check_gradients,
             report,
-            {"model": wrong_model, "samples": wrong, "seed": wrong, "progress": wrong},
+            {"model": wrong_model, "samples": anything, "seed": anything, "progress": anything},
         ),
         Function("as_input", as_input, {"model": model, "ctrl": None}, {"ctrl": wrong_input}, lambda _, found: None),
     ]
@@ -321,7 +328,7 @@ def _like_model(_: dict, model: Any) -> None:
     _like(model, world().model)
 
 
-# ---- the run -----------------------------------------------------------------------------------------------------------
+# ---- the run ---------------------------------------------------------------------------------------------------------
 
 
 def run(seed: int, count: int) -> list[Finding]:

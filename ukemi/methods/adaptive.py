@@ -82,12 +82,12 @@ class Adaptive(Method):
     soft: the contact law, whose integrator is not used.
     """
 
-    rtol: float | None = eqx.field(static=True, default=None)
-    atol: float | None = eqx.field(static=True, default=None)
+    rtol: float | None = eqx.field(converter=values.plain, static=True, default=None)
+    atol: float | None = eqx.field(converter=values.plain, static=True, default=None)
     solver: diffrax.AbstractERK = diffrax.Tsit5()
     controller: diffrax.AbstractStepSizeController | None = None
     adjoint: str = eqx.field(static=True, default="checkpointed")
-    max_steps: int = eqx.field(static=True, default=256)
+    max_steps: int = eqx.field(converter=values.plain, static=True, default=256)
     saveat: Array | None = eqx.field(converter=_times, default=None)
     gradient: Rule = Exact()
     soft: Soft = Soft()
@@ -123,8 +123,8 @@ class Adaptive(Method):
         """Refuse derivatives in forward mode where the law has none."""
         if self.adjoint == "backsolve":
             raise GradientError(
-                "uk.Adaptive(adjoint='backsolve') has derivatives in reverse mode alone, and uk.linearize(wrt=...) takes "
-                "forward mode. Use adjoint='checkpointed', or jax.grad or jax.vjp of uk.step."
+                "uk.Adaptive(adjoint='backsolve') has derivatives in reverse mode alone, and uk.linearize(wrt=...) "
+                "takes forward mode. Use adjoint='checkpointed', or jax.grad or jax.vjp of uk.step."
             )
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:

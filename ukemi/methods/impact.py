@@ -45,7 +45,7 @@ class Impact(Method):
     """
 
     gradient: rules.Rule = rules.Exact()
-    impacts: int = eqx.field(static=True, default=8)
+    impacts: int = eqx.field(converter=values.plain, static=True, default=8)
 
     def __check_init__(self):
         rules.require("Impact", self.gradient, (rules.Exact,))

@@ -40,8 +40,8 @@ class LCP(Method):
     """
 
     gradient: rules.Rule = rules.Exact()
-    correction: float = eqx.field(static=True, default=0.2)
-    ahead: float = eqx.field(static=True, default=0.005)
+    correction: float = eqx.field(converter=values.plain, static=True, default=0.2)
+    ahead: float = eqx.field(converter=values.plain, static=True, default=0.005)
     explicit: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):

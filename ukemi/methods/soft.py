@@ -69,9 +69,9 @@ class Soft(Method):
     cone: str | None = eqx.field(static=True, default=None)
     solver: str | None = eqx.field(static=True, default=None)
     integrator: str | None = eqx.field(static=True, default=None)
-    iterations: int | None = eqx.field(static=True, default=None)
-    line_search_iterations: int | None = eqx.field(static=True, default=None)
-    tolerance: float | None = eqx.field(static=True, default=None)
+    iterations: int | None = eqx.field(converter=values.plain, static=True, default=None)
+    line_search_iterations: int | None = eqx.field(converter=values.plain, static=True, default=None)
+    tolerance: float | None = eqx.field(converter=values.plain, static=True, default=None)
     gradient: Rule = Exact()
 
     def __check_init__(self):
