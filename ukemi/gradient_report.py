@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.checks import check_method, check_model
 from ukemi.collide.detect import detect
 from ukemi.contact_states import QUICK, random_states
 from ukemi.errors import InputError
@@ -23,6 +24,7 @@ from ukemi.modes import has_modes, step_with_mode
 from ukemi.perturbing import CLOSED, Point, coordinates, draw_directions, move
 from ukemi.rules import Exact
 from ukemi.status import Status
+from ukemi.values import check_count, is_count, require
 
 BOUND = 1e-6  # largest relative error that passes
 FLOOR = 1e-2  # derivatives of velocities that are smaller count as this, per relative change of a parameter
@@ -218,6 +220,13 @@ def check_gradients(
 
     samples: number of states; progress: called with (states done, all states).
     """
+    check_model(model)
+    if method is not None:
+        check_method(method)
+    check_count("check_gradients", "samples", samples)
+    require(is_count(seed, 0), "check_gradients", "seed", seed, "must be an integer that is not negative")
+    good = progress is None or callable(progress)
+    require(good, "check_gradients", "progress", progress, "must be a function of (states done, all states)")
     method = method or Soft()
     if not has_modes(method):
         raise InputError(f"check_gradients does not cover uk.{type(method).__name__} yet: its modes are not known.")

@@ -5,7 +5,7 @@ import mujoco
 import numpy as np
 
 from ukemi import model as m_
-from ukemi import solids
+from ukemi import solids, values
 from ukemi import tree as tree_
 from ukemi.collide import pairs
 from ukemi.errors import ModelFileError, UnsupportedModelError
@@ -51,6 +51,8 @@ def load(source, *, contacts: int | None = None) -> m_.Model:
     contacts: how many contact points a step can hold, instead of the number derived from the model; when more
     arise, the nearest are kept and the overflow bit of `State.status` is set.
     """
+    if contacts is not None:
+        values.check_count("load", "contacts", contacts)
     m, spec = parse(source)
     elements = unsupported(m)
     if elements:
