@@ -219,6 +219,10 @@ def test_right_calls_stay_right_under_transformations():
         assert jax.eval_shape(lambda ctrl=ctrl: uk.step(MODEL, STATE, ctrl)).q.shape == (8,)
     as_numpy = jax.tree.map(np.asarray, (MODEL, STATE))
     assert jax.eval_shape(lambda: uk.step(*as_numpy)).q.shape == (8,)
+    assert jax.eval_shape(lambda: uk.smooth_onset(as_numpy[0])).geoms.solimp.shape == (3, 5)
+    assert jax.eval_shape(lambda: uk.linearize(*as_numpy, wrt="bodies.mass")).parameters["bodies.mass"].shape == (15, 4)
+    steps = [[0.1]] * 3
+    assert jax.eval_shape(lambda: uk.rollout(MODEL, STATE, steps, checkpoint=np.int64(2))).q.shape == (3, 8)
 
 
 def test_a_broken_state_is_flagged_and_not_refused():
