@@ -129,7 +129,7 @@ def test_wrong_controls_of_a_rollout_are_refused(ctrls, match):
 
 
 OPTIONS = [
-    (uk.Soft, "tolerance", ["a", np.nan, np.inf, 0, -1.0, True, jnp.ones(1)]), (uk.Soft, "cone", [3, "round", ["x"]]),
+    (uk.Soft, "tolerance", ["a", np.nan, np.inf, 0, -1.0, True, np.ones(1)]), (uk.Soft, "cone", [3, "round", ["x"]]),
     (uk.Soft, "iterations", [1.5, 0, True, "5", 10**400]), (uk.Soft, "line_search_iterations", [2.0, np.nan]),
     (uk.Soft, "gradient", [uk.Exact, None, "exact", uk.Bounce()]), (uk.Soft, "integrator", ["euler", 1]),
     (uk.LCP, "correction", ["x", np.nan, 1.5, -0.1, None]), (uk.LCP, "ahead", ["x", np.nan, np.inf, -1]),
