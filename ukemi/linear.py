@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ukemi import values
@@ -47,10 +48,10 @@ def leaf(model: Model, name: str) -> Array:
     """The float array that a name such as "bodies.mass" means."""
     group, _, field = name.partition(".") if isinstance(name, str) else ("", "", "")
     value = getattr(getattr(model, group, None), field, None) if field else None
-    if not isinstance(value, Array) or not jnp.issubdtype(value.dtype, jnp.floating):
+    if not isinstance(value, Array | np.ndarray) or not jnp.issubdtype(value.dtype, jnp.floating):
         examples = "names look like 'bodies.mass', 'options.gravity'"
         raise InputError(f"{values.shown(name)} is not a parameter of the model; {examples}.")
-    return value
+    return jnp.asarray(value)
 
 
 def replace_leaves(model: Model, leaves: dict[str, Array]) -> Model:

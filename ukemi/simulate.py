@@ -85,7 +85,7 @@ def rollout(model: Model, state: State, ctrls, method: Method | None = None, *, 
         raise InputError("rollout needs controls with one leading time axis, (T, nu); its inputs disagree on T.")
     method = method or Soft()
     method.check_times(model, *lengths)
-    return _rollout(model, state, inputs, method, checkpoint)
+    return _rollout(model, state, inputs, method, values.plain(checkpoint))
 
 
 @eqx.filter_jit

@@ -99,7 +99,7 @@ def smooth_onset(model: Model) -> Model:
     check_model(model)
 
     def lowered(solimp):
-        return solimp.at[..., 0].set(MIN_IMPEDANCE)
+        return jnp.asarray(solimp).at[..., 0].set(MIN_IMPEDANCE)
 
     return dataclasses.replace(
         model,

@@ -64,7 +64,7 @@ def check_flag(call: str, name: str, value) -> None:
     require(isinstance(value, bool | np.bool_), call, name, value, "must be True or False")
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     """A number, such as one of NumPy, as Python's own, which has no dtype; anything else as it is."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return value

@@ -129,7 +129,7 @@ def test_wrong_controls_of_a_rollout_are_refused(ctrls, match):
 
 
 OPTIONS = [
-    (uk.Soft, "tolerance", ["a", np.nan, np.inf, 0, -1.0, True, jnp.ones(1)]), (uk.Soft, "cone", [3, "round", ["x"]]),
+    (uk.Soft, "tolerance", ["a", np.nan, np.inf, 0, -1.0, True, np.ones(1)]), (uk.Soft, "cone", [3, "round", ["x"]]),
     (uk.Soft, "iterations", [1.5, 0, True, "5", 10**400]), (uk.Soft, "line_search_iterations", [2.0, np.nan]),
     (uk.Soft, "gradient", [uk.Exact, None, "exact", uk.Bounce()]), (uk.Soft, "integrator", ["euler", 1]),
     (uk.LCP, "correction", ["x", np.nan, 1.5, -0.1, None]), (uk.LCP, "ahead", ["x", np.nan, np.inf, -1]),
@@ -219,6 +219,10 @@ def test_right_calls_stay_right_under_transformations():
         assert jax.eval_shape(lambda ctrl=ctrl: uk.step(MODEL, STATE, ctrl)).q.shape == (8,)
     as_numpy = jax.tree.map(np.asarray, (MODEL, STATE))
     assert jax.eval_shape(lambda: uk.step(*as_numpy)).q.shape == (8,)
+    assert jax.eval_shape(lambda: uk.smooth_onset(as_numpy[0])).geoms.solimp.shape == (3, 5)
+    assert jax.eval_shape(lambda: uk.linearize(*as_numpy, wrt="bodies.mass")).parameters["bodies.mass"].shape == (15, 4)
+    steps = [[0.1]] * 3
+    assert jax.eval_shape(lambda: uk.rollout(MODEL, STATE, steps, checkpoint=np.int64(2))).q.shape == (3, 8)
 
 
 def test_a_broken_state_is_flagged_and_not_refused():
