@@ -9,6 +9,7 @@ from ukemi import solids, values
 from ukemi import tree as tree_
 from ukemi.collide import pairs
 from ukemi.errors import ModelFileError, UnsupportedModelError
+from ukemi.ranges import meaningless
 from ukemi.source import parse
 from ukemi.support import STEP_FLAGS, unsupported
 
@@ -57,6 +58,9 @@ def load(source, *, contacts: int | None = None) -> m_.Model:
     elements = unsupported(m)
     if elements:
         raise UnsupportedModelError(elements, source=_title(m))
+    wrong = meaningless(m)
+    if wrong:
+        raise ModelFileError(f"{_title(m)} holds values that mean nothing; correct them:\n  - " + "\n  - ".join(wrong))
     types = tuple(GEOM_TYPES[t] for t in m.geom_type.tolist())
     density, inferred = solids.densities(m, spec, types)
     return m_.Model(

@@ -69,9 +69,9 @@ def _transpose(cotangent, a, *, index: _Index):
     if type(cotangent) is ad.Zero:
         return [ad.Zero(a.aval)]
     width, flat = a.aval.shape[-1], index.array.ravel()
-    cotangent = cotangent.reshape(*a.aval.shape[:-1], -1)
+    cotangent = cotangent.reshape(*a.aval.shape[:-1], index.array.size)
     uses = [np.nonzero(flat == i)[0] for i in range(width)]
-    most = max(map(len, uses))
+    most = max(map(len, uses), default=0)
     if most > FEW:
         return [cotangent @ (flat[:, None] == np.arange(width)).astype(cotangent.dtype)]
     total = jnp.zeros(a.aval.shape, cotangent.dtype)
@@ -112,8 +112,8 @@ def _transpose_rows(cotangent, a, *, index: _Index):
 
 def _batch_rows(args, axes, *, index: _Index):
     a = jnp.moveaxis(args[0], axes[0], 1)  # (rows, batch, columns)
-    rows = _pick_rows_p.bind(a.reshape(a.shape[0], -1), index=index)
-    return rows.reshape(-1, *a.shape[1:]), 1
+    rows = _pick_rows_p.bind(a.reshape(a.shape[0], a.shape[1] * a.shape[2]), index=index)
+    return rows.reshape(len(index.array), *a.shape[1:]), 1
 
 
 _pick_rows_p.def_abstract_eval(_abstract_rows)
@@ -131,7 +131,7 @@ _mix_p = Primitive("ukemi_mix")
 def mix(matrix, x: Array) -> Array:
     """matrix @ x for a matrix (m, n) without derivative, constant or not, and x (n, ...)."""
     matrix = jnp.asarray(matrix, x.dtype)
-    flat = x.reshape(len(x), -1)
+    flat = x.reshape(len(x), int(np.prod(x.shape[1:])))  # not −1, which is unknown where nothing moves
     return _mix_p.bind(matrix, matrix.T, flat).reshape(len(matrix), *x.shape[1:])
 
 
@@ -158,7 +158,8 @@ def _mix_batch(args, axes):
     matrix, transposed, x = args
     if axes[0] is None and axes[1] is None:  # the batch becomes columns
         x = jnp.moveaxis(x, axes[2], 1)
-        return _mix_p.bind(matrix, transposed, x.reshape(x.shape[0], -1)).reshape(-1, *x.shape[1:]), 1
+        flat = x.reshape(x.shape[0], x.shape[1] * x.shape[2])
+        return _mix_p.bind(matrix, transposed, flat).reshape(len(matrix), *x.shape[1:]), 1
     moved = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(args, axes, strict=True)]
     return jnp.matmul(moved[0], moved[2]), 0
 

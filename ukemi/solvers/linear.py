@@ -17,6 +17,8 @@ def eliminate(A: Array, B: Array, *, definite: bool = False) -> Array:
     solves, which call a thread pool from eight columns on and then wait for it.
     """
     n = len(A)
+    if not n:
+        return B
 
     def pivot(k, T):
         own = np.arange(n)[:, None] == k

@@ -157,8 +157,9 @@ def _dual(kinds: RowKinds, problem: Problem, factor) -> tuple[Lines, ray.Cones]:
         count=active.sum(),
     )
     keep = slice(kinds.contacts if _elliptic(kinds) else 0)
-    W = jsl.cho_solve(factor, frame[keep].reshape(-1, nv).T).T.reshape(frame[keep].shape)
-    return lines, ray.cones(frame[keep], W, goal[keep], penalty.D_frame[keep], penalty.friction[keep])
+    frame = frame[keep]
+    W = jsl.cho_solve(factor, frame.reshape(len(frame) * kinds.dim, nv).T).T.reshape(frame.shape)
+    return lines, ray.cones(frame, W, goal[keep], penalty.D_frame[keep], penalty.friction[keep])
 
 
 def _elliptic(kinds: RowKinds) -> bool:
