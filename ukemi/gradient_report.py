@@ -227,6 +227,8 @@ def check_gradients(
     require(is_count(seed, 0), "check_gradients", "seed", seed, "must be an integer that is not negative")
     good = progress is None or callable(progress)
     require(good, "check_gradients", "progress", progress, "must be a function of (states done, all states)")
+    if not model.nv:
+        raise InputError(f"check_gradients: {model!r} has no degrees of freedom, so that there is nothing to compare.")
     method = method or Soft()
     if not has_modes(method):
         raise InputError(f"check_gradients does not cover uk.{type(method).__name__} yet: its modes are not known.")

@@ -51,7 +51,8 @@ ELEMENTS: dict[str, tuple[str, dict[str, Range]]] = {
     ),
     "key": (
         "key",
-        {"qpos": FINITE, "qvel": FINITE, "act": FINITE, "ctrl": FINITE, "mpos": FINITE, "mquat": FINITE, "time": FINITE},
+        {"qpos": FINITE, "qvel": FINITE, "act": FINITE, "ctrl": FINITE}
+        | {"mpos": FINITE, "mquat": FINITE, "time": FINITE},
     ),
 }
 DOFS = {"armature": NOT_NEGATIVE, "damping": FINITE, "frictionloss": NOT_NEGATIVE, **SOFTNESS}
@@ -102,6 +103,6 @@ def _refused(element: str, attribute: str, values: np.ndarray, allowed: Range) -
         yield f"{element}: {attribute} is {wrong[0]:g}; it {allowed.meaning}"
 
 
-def _name(m, element: str, k: int) -> str:
+def _name(m, element: str, k) -> str:
     name = mujoco.mj_id2name(m, getattr(mujoco.mjtObj, f"mjOBJ_{element.upper()}"), int(k))
     return f"{element} '{name}'" if name else f"{element} {int(k)}"

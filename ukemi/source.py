@@ -1,5 +1,6 @@
 """Robot files: from whatever the user has in hand to a compiled `mujoco.MjModel`."""
 
+import contextlib
 import difflib
 import os
 import re
@@ -72,25 +73,80 @@ def _is_text(source: str) -> bool:
 
 def _is_name(source: str) -> bool:
     """Whether `source` can only be meant as the name of a built-in model."""
-    return source in builtin_names() or (source.isidentifier() and not Path(source).exists())
+    return source in builtin_names() or (source.isidentifier() and not _exists(Path(source)))
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is such a file; none has a name that no file can have, such as one of 5000 letters."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+_SHOWN = 80  # characters of what cannot be a path that a message shows
+
+
+def _refuse_other_kinds(source: str) -> None:
+    """Say what a text is that is taken for the path of a file, but cannot be one."""
+    shown = repr(source if len(source) <= _SHOWN else source[:_SHOWN] + "…")
+    kinds = {
+        "is a web address: download the file and pass its path": re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", source),
+        "is JSON: robots are described in MJCF or URDF, which are XML": source.lstrip()[:1] in ("{", "["),
+        "holds a null character, as no path does: pass binary data as a file": "\0" in source,
+        f"has {len(source)} characters, more than a path can have": any(len(p) > 255 for p in Path(source).parts)
+        or len(source) > 4000,
+    }
+    for kind, meant in kinds.items():
+        if meant and not _exists(Path(source)):
+            raise ModelFileError(f"{shown} {kind}. A model is a path, XML text or a built-in name")
+
+
+_MACRO = re.compile(r"<xacro:|\$\{|\$\(")
+_MASSLESS = re.compile(r"""\bmass\s*=\s*["']\s*[+-]?nan""", re.IGNORECASE)
+
+
+def _has_surrogates(text: str) -> bool:
+    return any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def _check_text(text: str, where: str) -> None:
+    """Refuse a description that would load as something else than it says."""
+    if not text.strip():
+        raise ModelFileError(f"robot file {where} is empty")
+    if text.lstrip()[:1] in ("{", "["):
+        raise ModelFileError(f"{where} is JSON; robots are described in MJCF or URDF, which are XML")
+    if "\0" in text or "\ufffd" in text[:2] or _has_surrogates(text):
+        raise ModelFileError(f"{where} is not text in UTF-8, as robot files are: save it in that encoding")
+    urdf = "<robot" in text
+    if urdf and _MACRO.search(text):
+        raise ModelFileError(f"{where} holds xacro macros: expand them first, xacro robot.xacro > robot.urdf")
+    if urdf and "<joint" not in text:
+        raise ModelFileError(f"{where} is a URDF in which nothing is joined: without a <joint> no link can move")
+    if _MASSLESS.search(text):
+        raise ModelFileError(f"{where} holds a mass of NaN, which MuJoCo takes for none given: correct or remove it")
 
 
 def _read_str(source: str) -> Parsed:
     if _is_text(source):
+        _check_text(source, label(source))
         return _compile(lambda: mujoco.MjSpec.from_string(source), label(source), source)
     if not source.strip():
         raise ModelFileError("the model source is an empty string: pass a file's path, its text or a built-in name")
     if source in builtin_names():
         text = (resources.files("ukemi") / "models" / f"{source}.xml").read_text(encoding="utf-8")
         return _compile(lambda: mujoco.MjSpec.from_string(text), label(source), text)
+    _refuse_other_kinds(source)
     if _is_name(source):
         raise ModelFileError(f"there is no built-in model '{source}', and no such file{_suggestion(source)}")
     return _read_file(Path(source))
 
 
 def _read_file(path: Path) -> Parsed:
-    path = path.expanduser()
-    if not path.exists():
+    _refuse_other_kinds(os.fspath(path))
+    with contextlib.suppress(RuntimeError):  # there is no such user
+        path = path.expanduser()
+    if not _exists(path):
         raise ModelFileError(
             f"robot file '{path}' does not exist (looked for '{path.absolute()}'){_suggestion(path.stem)}"
         )
@@ -98,8 +154,12 @@ def _read_file(path: Path) -> Parsed:
         inside = sorted(p.name for p in path.iterdir() if p.suffix.lower() in _FILE_SUFFIXES)
         hint = f": pass one of its files ({', '.join(inside[:8])})" if inside else " without MJCF or URDF files"
         raise ModelFileError(f"'{path}' is a directory{hint}")
-    if path.stat().st_size == 0:
-        raise ModelFileError(f"robot file '{path}' is empty")
+    if not path.is_file():
+        raise ModelFileError(f"'{path}' is no ordinary file")
+    try:
+        _check_text(path.read_bytes().decode(errors="replace"), f"'{path}'")
+    except OSError as error:
+        raise ModelFileError(f"robot file '{path}' cannot be read: {error.strerror}") from error
     return _compile(lambda: mujoco.MjSpec.from_file(os.fspath(path)), f"'{path}'", path)
 
 
@@ -118,7 +178,7 @@ def _compile(
     try:
         spec = describe()
         return spec.compile(), spec
-    except (ValueError, RuntimeError, mujoco.FatalError) as error:
+    except (ValueError, TypeError, RuntimeError, mujoco.FatalError) as error:
         reason = " ".join(str(error).split())
     raise ModelFileError(f"{where} cannot be loaded. MuJoCo says: {reason}{_advice(reason, source)}")
 

@@ -111,12 +111,12 @@ class Constants(NamedTuple):
     delta: float  # regulariser of the scaled A
     slack: float  # violation, relative to the velocities at hand, that is noise
     still: float  # mobility of a row, relative to that of the bodies, that is noise: its Jacobian's, squared
-    unsettled: float  # last change of forces, relative to the largest, from which on they are not known
+    unsettled: float  # last change of forces where the system is near δ, relative to the largest, that is no noise
 
     @staticmethod
     def of(dtype) -> "Constants":
         """Those of a floating type."""
-        return Constants(1e-8, 1e-11, 1e-24, 1e-9) if dtype == jnp.float64 else Constants(1e-4, 1e-5, 1e-10, 1e-2)
+        return Constants(1e-8, 1e-11, 1e-24, 1e-7) if dtype == jnp.float64 else Constants(1e-4, 1e-5, 1e-10, 1e-2)
 
 
 def is_clamped(p: Boxed, own: Roles, side: Array) -> Array:
@@ -181,13 +181,14 @@ class Refined(NamedTuple):
 
     regular: Array  # with δ
     least: Array  # of least norm of the system itself
-    moving: Array  # by how much that moved last: directions neither free nor held have not settled
+    moving: Array  # the system times the last change of that: not zero for what is neither free nor held
 
 
 def is_settled(found: Refined) -> Array:
     """Whether forces are known (): not where equalities hold what hardly moves, near a singular configuration."""
     size, moving = (jnp.abs(x).max(initial=0.0) for x in (found.least, found.moving))
-    return moving <= Constants.of(size.dtype).unsettled * size
+    known = Constants.of(size.dtype)
+    return moving <= known.delta * known.unsettled * size
 
 
 def forces(p: Boxed, own: Roles, side: Array) -> Refined:
@@ -222,4 +223,4 @@ def refined(regular: Array, exact: Array, right: Array, own: Roles) -> Refined:
     if may_hold(own):
         # the first time leaves rounding of large forces
         x, before = lax.fori_loop(0, jnp.where(own.hold.any(), 2, 0), again, (x, before))
-    return Refined(first, x, x - before)
+    return Refined(first, x, exact @ (x - before))
