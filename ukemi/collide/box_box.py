@@ -155,29 +155,31 @@ def _clip_loop(corner: Array, limit: Array) -> tuple[Array, Array]:
       limit: (2,) half sizes of the rectangle.
 
     Returns:
-      Begins and ends (8, 3) of what is left of the edges, around the polygon, and which of them
-      (8,) are corners of the overlap: an end only where it is not the next edge's begin.
+      Begins and ends (8, 3) of what is left of the edges, and which of them (8,) are corners of
+      the overlap: an end only where it is not the next edge's begin.
     """
-    clip = _Tolerance.of(corner.dtype).clip
-    bound = jnp.concatenate([limit, limit])
-    # how far each corner is beyond each of the four clip lines; within rounding it is on the line
-    beyond = jnp.concatenate([corner[:, :2], -corner[:, :2]], axis=-1) - bound
-    beyond = jnp.where(jnp.abs(beyond) > _Tolerance.of(corner.dtype).on_line * bound, beyond, 0.0)
-    after = jnp.roll(beyond, -1, axis=0)
-    fall = beyond - after
-    time = beyond / jnp.where(fall == 0, 1.0, fall)
+    tolerance = _Tolerance.of(corner.dtype)
+    side = jnp.roll(corner, -1, axis=0) - corner
+    start, slope = corner[:, :2], side[:, :2]
+    # which corners are beyond the upper and the lower limits, and at which the edges end
+    beyond = lax.stop_gradient(jnp.stack([start, -start]) - limit) > tolerance.on_line * limit  # (2, 4, 2)
+    after = jnp.roll(beyond, -1, axis=1)
+    enters, leaves = jnp.any(beyond & ~after, axis=0), jnp.any(~beyond & after, axis=0)
+    missed = jnp.any(beyond & after, axis=(0, 2))
+
+    inverse = 1 / jnp.where(slope == 0, 1.0, slope)
+    ahead = jnp.where(slope < 0, -limit, limit)
+    enter, leave = (-ahead - start) * inverse, (ahead - start) * inverse
     # Along an edge nearly parallel to a clip line the crossing moves without bound as the edge
     # turns, though the contact hardly changes: there it is held still.
-    nearly = jnp.abs(fall) < (1e-7 if fall.dtype == jnp.float64 else 1e-3) * bound
-    time = jnp.where(nearly, lax.stop_gradient(time), time)
-    enter = jnp.max(jnp.where(beyond > 0, time, 0.0), axis=-1)
-    leaves = (beyond <= 0) & (after > 0)
-    leave = jnp.min(jnp.where(leaves, time, 1.0), axis=-1)
-    left = (enter <= leave + clip) & ~jnp.any((beyond > 0) & (after >= 0), axis=-1)
-    times = jnp.where(left[:, None], jnp.stack([enter, leave], axis=-1), 0.0)
-    side = jnp.roll(corner, -1, axis=0) - corner
-    points = corner[:, None] + times[..., None] * side[:, None]
-    return points.reshape(8, 3), jnp.stack([left, left & jnp.any(leaves, axis=-1)], axis=-1).reshape(8)
+    nearly = jnp.abs(slope) < (1e-7 if slope.dtype == jnp.float64 else 1e-3) * limit
+    enter, leave = (clamp(jnp.where(nearly, lax.stop_gradient(t), t), 0.0, 1.0) for t in (enter, leave))
+    enter = jnp.max(jnp.where(enters, enter, 0.0), axis=-1)
+    leave = jnp.min(jnp.where(leaves, leave, 1.0), axis=-1)
+    left = ~missed & (enter <= leave + tolerance.clip)
+    times = jnp.concatenate([jnp.where(left, enter, 0.0), jnp.where(left, leave, 0.0)])
+    points = jnp.concatenate([corner, corner]) + times[:, None] * jnp.concatenate([side, side])
+    return points, jnp.concatenate([left, left & jnp.any(leaves, axis=-1)])
 
 
 def _overlap(centre: Array, u: Array, v: Array, limit: Array) -> tuple[Array, Array]:
