@@ -147,9 +147,8 @@ def _read_file(path: Path) -> Parsed:
     with contextlib.suppress(RuntimeError):  # there is no such user
         path = path.expanduser()
     if not _exists(path):
-        raise ModelFileError(
-            f"robot file '{path}' does not exist (looked for '{path.absolute()}'){_suggestion(path.stem)}"
-        )
+        meant = _suggestion(path.stem) if path.parent == Path() else ""  # a built-in name has no folder
+        raise ModelFileError(f"robot file '{path}' does not exist (looked for '{path.absolute()}'){meant}")
     if path.is_dir():
         inside = sorted(p.name for p in path.iterdir() if p.suffix.lower() in _FILE_SUFFIXES)
         hint = f": pass one of its files ({', '.join(inside[:8])})" if inside else " without MJCF or URDF files"
