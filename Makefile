@@ -8,14 +8,16 @@ PYTHON ?=
 ARGS ?=
 # Test processes; each takes a few gigabytes
 JOBS ?= 2
+MINUTES ?= 10
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all bench lint clean
+.PHONY: help demo test test-all fuzz bench lint clean
 
 help:
 	@echo "make demo       simulate a robot and write a replay that opens in a browser"
 	@echo "make test       run the tests (test-all: the slow ones too)"
+	@echo "make fuzz       look for wrong derivatives and raw errors at random, for MINUTES=10"
 	@echo "make bench      time Ukemi against MuJoCo"
 	@echo "make lint       ruff and pyright"
 	@echo "make clean      remove .venv and outputs"
@@ -53,6 +55,9 @@ test: $(STAMP)
 test-all: $(STAMP)
 	$(PYTEST) -m "not optimized" $(ARGS)
 	UKEMI_TEST_OPTIMIZED=1 $(PYTEST) -m optimized $(ARGS)
+
+fuzz: $(STAMP)
+	PYTHONPATH=.:tests $(BIN)/python -m fuzz --minutes $(MINUTES) $(ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py $(ARGS)

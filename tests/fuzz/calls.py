@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from fuzz.findings import Finding
 
 import ukemi as uk
 from ukemi.model import as_input
@@ -32,13 +33,6 @@ SCENE = """<mujoco model="scene"><option timestep="0.01"/><worldbody>
 LAWS = uk.Soft, uk.LCP, uk.Impact, uk.Adaptive
 STEPS = 3  # of a rollout
 BATCH = 4
-
-
-class Finding(NamedTuple):
-    """A call that was neither refused in a sentence nor right."""
-
-    call: str
-    fault: str
 
 
 class World(NamedTuple):

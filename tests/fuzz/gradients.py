@@ -1,0 +1,217 @@
+"""Derivatives of random models under every law, against differences of the step, at ordinary and at special states.
+
+Nothing here knows of modes: differences at three steps and from both sides say where a step is smooth, and only there a
+derivative is held against them. Where the status names a failure, it is no silent one.
+"""
+
+# ruff: noqa: E501  XML reads better unbroken
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from fuzz.findings import Finding
+from property.scenes import ACTUATORS, EQUALITIES, JOINTS, SHAPES, Link, Structure, write
+
+import ukemi as uk
+from ukemi.kinematics import integrate
+from ukemi.methods.base import tangent
+
+QUICK = {"xla_backend_optimization_level": 0}
+RUNGS = (1e-4, 5e-5, 2.5e-5)  # steps of differences
+TOLERANCE = 1e-6  # of the largest change along a direction
+PRECISE = {"iterations": 300, "line_search_iterations": 200, "tolerance": 1e-14}
+LAWS = {
+    "Soft": uk.Soft(**PRECISE),
+    "Soft CG": uk.Soft(solver="CG", integrator="implicitfast", **PRECISE | {"iterations": 2000}),
+    "LCP": uk.LCP(),
+    "Impact": uk.Impact(),
+    "Adaptive": uk.Adaptive(soft=uk.Soft(**PRECISE)),
+}
+STILL = "<mujoco><default><geom contype='0' conaffinity='0'/></default><worldbody>"
+
+
+class Count(NamedTuple):
+    """How much was looked at."""
+
+    models: int = 0
+    compared: int = 0  # directions at states
+    rough: int = 0  # left out, since differences do not agree among themselves
+    failed: int = 0  # states left out, since their status names a failure
+
+
+def loops(rng: np.random.Generator) -> str:
+    """Closed loops, at closure and redundant ones too."""
+
+    def axis():
+        return " ".join(f"{x:.4f}" for x in rng.normal(size=3))
+
+    kind = rng.integers(4)
+    if kind == 0:
+        coefficients = " ".join(f"{x:.3f}" for x in [0, *rng.normal(size=4) * 0.5])
+        return f"""{STILL}<body><joint name="a" axis="{axis()}"/><geom size=".1" pos=".3 0 0"/></body>
+            <body pos="1 0 0"><joint name="b" axis="{axis()}"/><geom size=".1" pos=".3 0 0"/></body></worldbody>
+            <equality><joint joint1="a" joint2="b" polycoef="{coefficients}"/></equality></mujoco>"""
+    if kind == 1:
+        return f"""{STILL}<body><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 1" size=".05"/>
+            <body pos="0 0 1"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 1 0 0" size=".05"/>
+            <body name="end" pos="1 0 0"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 -1" size=".05"/></body></body></body>
+            </worldbody><equality><connect body1="end" body2="world" anchor="{0.1 * rng.normal():.3f} 0 -1"/></equality></mujoco>"""
+    joints = "".join(f'<joint axis="{axis()}" pos=".05 0 .02"/>' for _ in range(rng.integers(1, 3)))
+    hold = '<weld body1="p" body2="c"/>' if kind == 2 else f'<connect body1="p" body2="c" anchor="{axis()}"/>'
+    base = "<freejoint/>" if rng.random() < 0.5 else f'<joint axis="{axis()}"/>'
+    return f"""{STILL}<body name="p">{base}<geom type="capsule" fromto="0 0 0 .5 0 0" size=".05"/>
+        <body name="c" pos=".5 0 0">{joints}<geom type="capsule" fromto="0 0 0 .5 0 .1" size=".05"/></body></body></worldbody>
+        <equality>{hold}</equality></mujoco>"""
+
+
+def structure(rng: np.random.Generator) -> Structure:
+    """One to three bodies."""
+    links = []
+    for k in range(rng.integers(1, 4)):
+        parent = -1 if k == 0 or rng.random() < 0.4 else k - 1
+        joints = rng.choice([j for j in JOINTS if j != "fixed"] + ["free"] * 3 * (parent == -1))
+        shape, dim = rng.choice(SHAPES), int(rng.choice([1, 3, 4, 6]))
+        links.append(Link(parent, str(joints), str(shape), dim, *(rng.random(2) < 0.5), str(rng.choice(ACTUATORS))))
+    cone, integrator = rng.choice(["pyramidal", "elliptic"]), rng.choice(["Euler", "implicit", "implicitfast", "RK4"])
+    return Structure(tuple(links), str(rng.choice(EQUALITIES)), str(cone), str(integrator), True, bool(rng.random() < 0.3))
+
+
+def texts(seed: int, count: int) -> list[str]:
+    """Models that share one program: their numbers differ, or, of loops, there is one alone."""
+    rng = np.random.default_rng(seed)
+    if seed % 4 == 0:
+        return [loops(rng)]
+    drawn = structure(rng)
+    return [write(drawn, seed + k) for k in range(count)]
+
+
+def states(model: uk.Model, rng: np.random.Generator, count: int) -> Iterator[tuple[jax.Array, jax.Array]]:
+    """Positions and velocities: as the file has them, at rest and moving, then anywhere near, and all but closed."""
+    q, nv = model.joints.qpos0, model.nv
+    yield q, jnp.zeros(nv)
+    yield q, jnp.asarray(rng.normal(size=nv))
+    for k in range(count - 2):
+        size = (0.3, 1e-6, 0.05)[k % 3]
+        yield integrate(model.tree, q, jnp.asarray(rng.normal(size=nv)), size), jnp.asarray(rng.normal(size=nv))
+
+
+class Programs(NamedTuple):
+    """What is compiled once for all models and states of a structure."""
+
+    steps: object  # (model, state, ctrl, changes (n, size)) -> outcomes (n, 2nv + na)
+    push: object  # (model, state, ctrl, directions (n, size)) -> their derivatives
+    pull: object  # (model, state, ctrl, weights) -> gradient (size,)
+    linearize: object
+
+
+def programs(like: uk.Model, law) -> tuple[Programs, list[tuple[str, int]]]:
+    """Programs for models like one, and the names and sizes of what a change consists of."""
+    frozen = eqx.tree_at(lambda m: m.keyframes, like, None)
+    leaves, _ = jax.tree_util.tree_flatten_with_path(frozen)
+    parameters = [(jax.tree_util.keystr(path), leaf.size) for path, leaf in leaves]
+    parts = [("q", like.nv), ("v", like.nv), ("act", like.na), ("ctrl", like.nu), *parameters]
+    ends = np.cumsum([size for _, size in parts])[:-1]
+
+    def outcome(model, state, ctrl, base, change):
+        dq, dv, dact, dctrl, *moved = jnp.split(change, ends)
+        flat, tree = jax.tree.flatten(eqx.tree_at(lambda m: m.keyframes, model, None))
+        moved = [x + d.reshape(x.shape) for x, d in zip(flat, moved, strict=True)]
+        there = eqx.tree_at(lambda m: m.keyframes, jax.tree.unflatten(tree, moved), model.keyframes, is_leaf=lambda x: x is None)
+        q = integrate(model.tree, state.q, dq, 1.0)
+        start = eqx.tree_at(lambda s: (s.q, s.v, s.act), state, (q, state.v + dv, state.act + dact))
+        after = uk.step(there, start, ctrl + dctrl, law)
+        return tangent(model, base, eqx.tree_at(lambda s: s.q, after, after.q - base.q)), after.status
+
+    def base_of(model, state, ctrl):
+        return jax.lax.stop_gradient(uk.step(model, state, ctrl, law))
+
+    def steps(model, state, ctrl, changes):
+        base = base_of(model, state, ctrl)
+        return jax.lax.map(lambda change: outcome(model, state, ctrl, base, change), changes)
+
+    def still(model, state, ctrl):
+        base = base_of(model, state, ctrl)
+        return lambda change: outcome(model, state, ctrl, base, change)[0]
+
+    def push(model, state, ctrl, directions):
+        _, along = jax.linearize(still(model, state, ctrl), jnp.zeros(directions.shape[1]))
+        return jax.lax.map(along, directions)
+
+    def pull(model, state, ctrl, weights):
+        size = sum(n for _, n in parts)
+        return jax.vjp(still(model, state, ctrl), jnp.zeros(size))[1](weights)[0]
+
+    def linear(model, state, ctrl):
+        return uk.linearize(model, state, ctrl, law)
+
+    return Programs(*(jax.jit(f, compiler_options=QUICK) for f in (steps, push, pull, linear))), parts
+
+
+def directions(model: uk.Model, parts, rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
+    """Every coordinate and control, and one direction for each group of parameters, relative to their sizes."""
+    names, rows, size, start = [], [], sum(n for _, n in parts), 0
+    values = iter(jax.tree.leaves(eqx.tree_at(lambda m: m.keyframes, model, None)))
+    for name, n in parts:
+        if name in ("q", "v", "act", "ctrl"):
+            block = np.eye(size)[start : start + n]
+        else:
+            block = np.zeros((1, size))
+            block[0, start : start + n] = np.asarray(next(values)).ravel() * rng.uniform(0.2, 1, n)
+        rows.append(block)
+        names += [name] * len(block)
+        start += n
+    return names, np.concatenate(rows)
+
+
+def compare(program: Programs, parts, model: uk.Model, state: uk.State, rng) -> tuple[list[tuple[str, str]], Count]:
+    """Faults of the derivatives at one state, by what they are derivatives in."""
+    ctrl = jnp.asarray(rng.normal(size=model.nu))
+    names, D = directions(model, parts, rng)
+    changes = np.concatenate([np.zeros((1, D.shape[1])), *(s * h * D for h in RUNGS for s in (1, -1))])
+    outcomes, status = (np.asarray(x) for x in program.steps(model, state, ctrl, jnp.asarray(changes)))
+    if status[0]:
+        return [], Count(failed=1)
+    n = len(D)
+    sides = outcomes[1:].reshape(len(RUNGS), 2, n, -1)
+    central = [(sides[k, 0] - sides[k, 1]) / (2 * h) for k, h in enumerate(RUNGS)]
+    first, second = (4 * central[1] - central[0]) / 3, (4 * central[2] - central[1]) / 3
+    exact = np.asarray(program.push(model, state, ctrl, jnp.asarray(D)))
+    scale = np.maximum(np.abs(second).max(-1), np.abs(exact).max(-1)) + 1e-3
+    error = np.abs(first - second).max(-1)
+    bend = [np.abs(sides[k, 0] + sides[k, 1] - 2 * outcomes[0]).max(-1) / h for k, h in enumerate(RUNGS)]
+    smooth = (error < 3e-7 * scale) & (bend[2] < 0.7 * bend[1] + 1e-6 * scale) & ~status[1:].reshape(-1, n).any(0)
+    # differences of states near 1 hold 1e-16 / h, so that nothing finer is asked
+    wrong = smooth & (np.abs(exact - second).max(-1) > TOLERANCE * scale + 3 * error + 1e-10)
+    faults = [(names[k], f"off by {np.abs(exact - second)[k].max():.2e} of {scale[k]:.2e}") for k in np.nonzero(wrong)[0]]
+    weights = rng.normal(size=exact.shape[1])
+    gradient = np.asarray(program.pull(model, state, ctrl, jnp.asarray(weights)))
+    apart = np.abs(D @ gradient - exact @ weights)
+    uneven = apart > 1e-8 * (np.abs(exact).max(-1) * np.abs(weights).max() + np.abs(D * gradient).max(-1)) + 1e-10
+    faults += [(names[k], f"reverse mode differs from forward mode by {apart[k]:.2e}") for k in np.nonzero(uneven)[0]]
+    found = program.linearize(model, state, ctrl)
+    own = sum(name in ("q", "v", "act", "ctrl") for name in names)
+    closed = np.concatenate([found.A, found.B], 1).T
+    apart = np.abs(closed - exact[:own]).max(-1)
+    uneven = apart > 1e-8 * (np.abs(exact[:own]).max() + 1)
+    faults += [(names[k], f"linearize differs from forward mode by {apart[k]:.2e}") for k in np.nonzero(uneven)[0]]
+    return faults, Count(compared=int(smooth.sum()), rough=int((~smooth).sum()))
+
+
+def examine(seed: int, law: str, *, models: int = 4, places: int = 5) -> tuple[list[Finding], Count]:
+    """Findings of one structure under one law."""
+    rng, findings, total = np.random.default_rng(seed), [], Count()
+    given = [uk.load(text, contacts=12) for text in texts(seed, models)]
+    program, parts = programs(given[0], LAWS[law])
+    for k, model in enumerate(given):
+        total = total._replace(models=total.models + 1)
+        for i, (q, v) in enumerate(states(model, rng, places)):
+            act = jnp.asarray(rng.normal(size=model.na))
+            faults, count = compare(program, parts, model, uk.initial_state(model, q=q, v=v, act=act), rng)
+            total = Count(*(a + b for a, b in zip(total, count, strict=True)))
+            where = f"fuzz.gradients.examine({seed}, {law!r}), model {k}, state {i}"
+            findings += [Finding(where, f"∂/∂{name}: {fault}") for name, fault in faults]
+    return findings, total
