@@ -112,17 +112,23 @@ def extrapolate(D: np.ndarray, same: np.ndarray) -> tuple[np.ndarray, float] | N
     if len(D) - first < 3:
         return None
     best, error, last = D[-1], np.inf, []
-    noise = max(ROUNDING, np.abs(D[-1] - D[-2]).max() * RUNGS[-1])  # of an outcome: it shows where steps are smallest
+    # Of an outcome: it shows where steps are smallest.
+    noise = max(ROUNDING, _largest(D[-1] - D[-2]) * RUNGS[-1])
     for row, t in zip(D[first:], RUNGS[first:], strict=True):
         current, rounding = [row], noise / t
         for order, coarse in enumerate(last, 1):
             current.append(current[-1] + (current[-1] - coarse) / (4**order - 1))
         for k in range(1, len(current)):
-            spread = max(np.abs(current[k] - current[k - 1]).max(), np.abs(current[k] - last[k - 1]).max())
+            spread = max(_largest(current[k] - current[k - 1]), _largest(current[k] - last[k - 1]))
             if spread + rounding < error:  # two noisy numbers may agree by chance
                 best, error = current[k], float(spread + rounding)
         last = current
     return best, error
+
+
+def _largest(change: np.ndarray) -> float:
+    """The largest magnitude, 0 where nothing can move and there are no outcomes."""
+    return float(np.abs(change).max(initial=0.0))
 
 
 # ---- the report ------------------------------------------------------------------------------------------------------

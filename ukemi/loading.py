@@ -232,7 +232,8 @@ def _restitution(m, kind, n: int) -> np.ndarray:
 
 
 def _equalities(m) -> m_.Equalities:
-    on = np.nonzero(m.eq_active0)[0]  # constraints switched off in the file never act
+    # Constraints switched off in the file never act, nor do any where nothing can move.
+    on = np.nonzero(m.eq_active0 if m.nv else np.zeros(m.neq))[0]
     layout = m_.EqualityLayout(
         type=tuple(EQUALITIES[int(m.eq_type[k])] for k in on),
         objects=np.stack([_i(m.eq_obj1id[on]), _i(m.eq_obj2id[on])], -1),

@@ -196,7 +196,7 @@ class Adaptive(Method):
         q, v, act = _split(model, x)
         zero = jnp.zeros((), jnp.int32)
         cache = dataclasses.replace(blank_cache(model), acceleration=memory.warm)
-        state = State(q, v, act, jnp.zeros_like(x[0]), zero, cache)
+        state = State(q, v, act, jnp.zeros((), x.dtype), zero, cache)
         motion = self._law().accelerate(model, state, inputs)
         rate, _ = activation_motion(model, motion.kin, q, act, cast(Array, inputs.ctrl))
         after = Memory(

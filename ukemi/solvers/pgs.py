@@ -11,6 +11,7 @@ Sweeps start from a guess extrapolated with Nesterov's momentum, which starts af
 where the gradient does not fall, the momentum is halved until plain sweeps remain, which always converge.
 """
 
+import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -157,7 +158,7 @@ def _dual(kinds: RowKinds, problem: Problem, factor) -> tuple[Lines, ray.Cones]:
         count=active.sum(),
     )
     keep = slice(kinds.contacts if _elliptic(kinds) else 0)
-    W = jsl.cho_solve(factor, frame[keep].reshape(-1, nv).T).T.reshape(frame[keep].shape)
+    W = jsl.cho_solve(factor, frame[keep].reshape(math.prod(frame[keep].shape[:-1]), nv).T).T.reshape(frame[keep].shape)
     return lines, ray.cones(frame[keep], W, goal[keep], penalty.D_frame[keep], penalty.friction[keep])
 
 
