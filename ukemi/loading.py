@@ -5,10 +5,10 @@ import mujoco
 import numpy as np
 
 from ukemi import model as m_
-from ukemi import solids
+from ukemi import ranges, solids
 from ukemi import tree as tree_
 from ukemi.collide import pairs
-from ukemi.errors import ModelFileError, UnsupportedModelError
+from ukemi.errors import UnsupportedModelError
 from ukemi.source import parse
 from ukemi.support import STEP_FLAGS, unsupported
 
@@ -55,18 +55,23 @@ def load(source, *, contacts: int | None = None) -> m_.Model:
     elements = unsupported(m)
     if elements:
         raise UnsupportedModelError(elements, source=_title(m))
+    restitution = {
+        "geom": _restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom),
+        "pair": _restitution(m, mujoco.mjtObj.mjOBJ_PAIR, m.npair),
+    }
+    ranges.require(m, _title(m), restitution)
     types = tuple(GEOM_TYPES[t] for t in m.geom_type.tolist())
     density, inferred = solids.densities(m, spec, types)
     return m_.Model(
         bodies=_bodies(m, inferred),
         joints=_joints(m),
-        geoms=_geoms(m, types, density),
+        geoms=_geoms(m, types, density, restitution["geom"]),
         sites=m_.Sites(
             pos=_f(m.site_pos),
             quat=_f(m.site_quat),
             layout=m_.SiteLayout(_i(m.site_bodyid), _names(m)("site", m.nsite)),
         ),
-        pairs=_pairs(m, contacts),
+        pairs=_pairs(m, contacts, restitution["pair"]),
         equalities=_equalities(m),
         actuators=_actuators(m),
         options=_options(m),
@@ -174,7 +179,7 @@ def _limit_rows(m) -> np.ndarray:
     return np.array(rows, np.int32).reshape(-1, 2)
 
 
-def _geoms(m, types, density) -> m_.Geoms:
+def _geoms(m, types, density, restitution) -> m_.Geoms:
     layout = m_.GeomLayout(
         type=types,
         body=_i(m.geom_bodyid),
@@ -189,7 +194,7 @@ def _geoms(m, types, density) -> m_.Geoms:
         size=_f(m.geom_size),
         density=_f(density),
         friction=_f(m.geom_friction),
-        restitution=_f(_restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom)),
+        restitution=_f(restitution),
         solref=_f(m.geom_solref),
         solimp=_f(m.geom_solimp),
         solmix=_f(m.geom_solmix),
@@ -199,10 +204,10 @@ def _geoms(m, types, density) -> m_.Geoms:
     )
 
 
-def _pairs(m, contacts) -> m_.Pairs:
+def _pairs(m, contacts, restitution) -> m_.Pairs:
     return m_.Pairs(
         friction=_f(m.pair_friction),
-        restitution=_f(_restitution(m, mujoco.mjtObj.mjOBJ_PAIR, m.npair)),
+        restitution=_f(restitution),
         solref=_f(m.pair_solref),
         solref_friction=_f(m.pair_solreffriction),
         solimp=_f(m.pair_solimp),
@@ -226,8 +231,6 @@ def _restitution(m, kind, n: int) -> np.ndarray:
         entries = m.tuple_adr[listed] + np.arange(m.tuple_size[listed])
         entries = entries[np.array(m.tuple_objtype)[entries] == int(kind)]
         out[np.array(m.tuple_objid)[entries]] = np.array(m.tuple_objprm)[entries]
-    if ((out < 0) | (out > 1)).any():
-        raise ModelFileError(f"{_title(m)}: restitution must be between 0 and 1, not {out.min():g} to {out.max():g}.")
     return out
 
 
