@@ -147,6 +147,7 @@ def _joints(m) -> m_.Joints:
         springs=bool(np.any(m.jnt_stiffness)),
         turning_springs=bool(np.any(m.jnt_stiffness[np.isin(m.jnt_type, (tree_.BALL, tree_.FREE))])),
         damped=bool(np.any(m.dof_damping)),
+        slowed=bool(np.any(m.dof_damping > 0)),
     )
     return m_.Joints(
         pos=_f(m.jnt_pos),
@@ -174,6 +175,8 @@ def _limit_rows(m) -> np.ndarray:
     rows = []
     for j in np.nonzero(m.jnt_limited)[0]:
         low, high = m.jnt_range[j]
+        if np.isinf(high) and (np.isinf(low) or m.jnt_type[j] == tree_.BALL):
+            continue  # an infinite distance has no row; if one side is finite, that is the nearer one
         both = m.jnt_type[j] != tree_.BALL and high - low <= 2 * m.jnt_margin[j]
         rows += [(j, -1), (j, 1)] if both else [(j, 0)]
     return np.array(rows, np.int32).reshape(-1, 2)

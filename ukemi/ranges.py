@@ -194,7 +194,9 @@ def _ranges(m) -> Iterator[str]:
     for field, flag in LIMITED.items():
         low, high = np.array(getattr(m, field), np.float64).reshape(-1, 2).T
         kind = "joint" if field.startswith("jnt") else "actuator"
-        for k in np.flatnonzero(np.array(getattr(m, flag), bool) & (low > high)).tolist():
+        for k in np.flatnonzero(
+            np.array(getattr(m, flag), bool) & ((low > high) | (low == np.inf) | (high == -np.inf))
+        ).tolist():
             yield f"{_name(m, kind, k)}: {FIELDS[kind][field][0]} must rise, not go from {low[k]:g} to {high[k]:g}"
 
 
