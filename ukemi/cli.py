@@ -109,7 +109,7 @@ def _read(source: str):
         return read(source)
     except ModelFileError as error:
         listing = ", ".join(builtin_names())
-        if Path(source).exists() or listing in str(error):
+        if os.path.exists(source) or listing in str(error):
             raise
         raise ModelFileError(f"{error}\nBuilt-in models: {listing}") from None
 
