@@ -57,6 +57,11 @@ def builtin_names() -> list[str]:
     return sorted(entry.name.removesuffix(".xml") for entry in entries if entry.name.endswith(".xml"))
 
 
+def builtin_text(name: str) -> str:
+    """The file of a model that comes with Ukemi."""
+    return (resources.files("ukemi") / "models" / f"{name}.xml").read_text(encoding="utf-8")
+
+
 def label(source: Source) -> str:
     """How error messages and reports refer to `source`."""
     if isinstance(source, str) and _is_text(source):
@@ -94,7 +99,7 @@ def _read_str(source: str) -> Parsed:
     if not source.strip():
         raise ModelFileError("the model source is an empty string: pass a file's path, its text or a built-in name")
     if source in builtin_names():
-        text = (resources.files("ukemi") / "models" / f"{source}.xml").read_text(encoding="utf-8")
+        text = builtin_text(source)
         return _compile(lambda: mujoco.MjSpec.from_string(text), label(source), text)
     if re.match(r"[A-Za-z][\w+.-]*://", source):
         raise ModelFileError(f"{_shown(source)} is an address: save the file and what it refers to, and pass its path")
