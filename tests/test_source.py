@@ -93,11 +93,42 @@ def test_directory_lists_its_robot_files(tmp_path):
         ("<mujoco><worldbody>\n<body name='arm'>\n<geom name='g'/></body></worldbody></mujoco>", "'g', id 0, line 3"),
         ("<sdf/>", "<mujoco> (MJCF) or <robot> (URDF)"),
         ("<mujoco><include file='part.xml'/></mujoco>", "Missing file(s): part.xml"),
+        ("<mujoco><include file='robot.xml'/></mujoco>", "already included"),
+        ('{"robot": 1}', "is JSON"),
+        ("<mujoco>\0</mujoco>", "UTF-8"),
+        ("<robot name='r'><xacro:macro name='leg'/><link name='a'/><joint/></robot>", "expand them first"),
+        ("<robot name='r'><link name='a'/><joint name='${side}_hip'/></robot>", "expand them first"),
+        ("<robot name='r'><link name='a'/></robot>", "nothing is joined"),
+        ("<mujoco>" + "<worldbody>" + "<body>" * 3000 + "</body>" * 3000 + "</worldbody></mujoco>", "too deep"),
     ],
 )
 def test_a_bad_file_is_named_with_the_reason_and_the_place(tmp_path, text, said):
     path = write(tmp_path, "robot.xml", text)
     assert str(path) in message(path) and said in message(path)
+
+
+def test_a_file_in_another_encoding_is_named(tmp_path):
+    path = tmp_path / "robot.xml"
+    path.write_text("<mujoco/>", encoding="utf-16")
+    assert "UTF-8" in message(path) and str(path) in message(path)
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ("a" * 5000, "5000 characters"),
+        ("x/" * 3000, "6000 characters"),
+        ("https://example.com/box.xml", "web address"),
+        ('{"robot": 1}', "JSON"),
+        ("robot\0.xml", "null character"),
+        (Path("robot\0.xml"), "null character"),
+        ("<mujoco/>\ud800", "UTF-8"),
+        ("~nobody-of-that-name/robot.xml", "does not exist"),
+        ("/dev/null", "no ordinary file"),
+    ],
+)
+def test_what_cannot_be_a_path_is_said_to_be_what_it_is(given, said):
+    assert said in message(given) and "Did you mean" not in message(given)
 
 
 def test_bad_text_and_bad_spec():

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from ukemi.methods.impact import Impact
     from ukemi.methods.lcp import LCP
     from ukemi.methods.soft import Soft
-    from ukemi.model import Input, Model, State, initial_state
+    from ukemi.model import Input, Model, State
     from ukemi.rules import Bounce, ComplementarityAware, Exact, FromDistance
-    from ukemi.simulate import contacts, energy, inverse, rollout, step, vector_field
+    from ukemi.simulate import contacts, energy, initial_state, inverse, rollout, step, vector_field
     from ukemi.softness import smooth_collisions, smooth_onset
     from ukemi.status import Status, raise_if_failed
 
@@ -88,9 +88,9 @@ _HOMES = {
     "ukemi.methods.impact": ("Impact",),
     "ukemi.methods.lcp": ("LCP",),
     "ukemi.methods.soft": ("Soft",),
-    "ukemi.model": ("Input", "Model", "State", "initial_state"),
+    "ukemi.model": ("Input", "Model", "State"),
     "ukemi.rules": ("Bounce", "ComplementarityAware", "Exact", "FromDistance"),
-    "ukemi.simulate": ("contacts", "energy", "inverse", "rollout", "step", "vector_field"),
+    "ukemi.simulate": ("contacts", "energy", "initial_state", "inverse", "rollout", "step", "vector_field"),
     "ukemi.softness": ("smooth_collisions", "smooth_onset"),
     "ukemi.status": ("Status", "raise_if_failed"),
 }

@@ -215,7 +215,7 @@ def _controls(arguments, model, state, source, steps: int, keyframe):
         return np.repeat(values, hold, axis=0)[:steps]
     one = np.zeros(model.nu)
     if arguments.ctrl == "hold":
-        from ukemi.model import keyframe_index
+        from ukemi.simulate import keyframe_index
 
         one = _servo_targets(source, state)
         if keyframe is not None:

@@ -173,12 +173,12 @@ def scalar_force(kinds: RowKinds, here, a: Array) -> Array:
     return force_of(only, _penalty(here.model, D, _no_law(kinds, a.dtype)), J @ a - aref) @ J
 
 
-def scalar_blocks(frame: Frame, kinds: RowKinds) -> list[Block]:
-    """The rows that are not contacts, kind by kind."""
+def scalar_blocks(frame: Frame, kinds: RowKinds, *, together: bool = False) -> list[Block]:
+    """The rows that are not contacts, kind by kind; together: see `equality_rows`."""
     model, kin, velocity, q, v, _ = frame
     blocks = []
     if kinds.equality:
-        blocks.append(Block(*equality_rows(model, kin, velocity, q, v)))
+        blocks.append(Block(*equality_rows(model, kin, velocity, q, v, together)))
     if kinds.dry:
         blocks.append(_dry_rows(model))
     if kinds.limit:

@@ -14,7 +14,8 @@ from ukemi.errors import StepError
 from ukemi.kinematics import geom_frames, integrate, kinematics, of_state
 from ukemi.methods.base import Method
 from ukemi.methods.soft import Soft
-from ukemi.model import Input, Model, State, initial_state
+from ukemi.model import Input, Model, State
+from ukemi.simulate import initial_state
 from ukemi.tree import BALL, FREE, HINGE, SLIDE
 
 LONGEST = 100  # steps that a state is simulated before it is used

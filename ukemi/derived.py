@@ -10,7 +10,8 @@ from jax import Array
 from jax.core import Tracer
 from jax.scipy.linalg import cho_solve
 
-from ukemi import solids, spatial
+from ukemi import solids, spatial, values
+from ukemi.checks import check_model
 from ukemi.dynamics import smooth
 from ukemi.errors import UnsupportedModelError
 from ukemi.kinematics import kinematics, point_jacobian
@@ -34,6 +35,8 @@ def refresh(model: Model, *, inertias: bool = True) -> Model:
         UnsupportedModelError: a fluid drags on bodies whose principal axes turn, or would turn with geoms that are
             traced; the drag needs those axes, and they have no derivative where moments are equal.
     """
+    check_model(model)
+    values.check_flag("refresh", "inertias", inertias)
     if inertias and model.bodies.layout.inferred.any():
         if model.options.layout.fluid:
             _check_drag(model)

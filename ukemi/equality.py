@@ -20,14 +20,19 @@ class _Part(NamedTuple):
     owner: np.ndarray  # (n,) row of model.equalities
 
 
-def equality_rows(model: Model, kin: Kinematics, velocity: Velocities, q: Array, v: Array):
-    """The fields of a `constraint.Block`: all connects, then all welds, then all joint couplings."""
+def equality_rows(model: Model, kin: Kinematics, velocity: Velocities, q: Array, v: Array, together: bool):
+    """The fields of a `constraint.Block`: all connects, then all welds, then all joint couplings.
+
+    together: points that drifted apart act on both bodies where the first one is, so that bodies which turn as one do
+    not violate the constraint, and momentum is kept. MuJoCo has each act where it is: what couples a body with its own
+    child then resists the turning of both, by a lever as long as the drift.
+    """
     kinds = np.array(model.equalities.layout.type)
     parts = []
     for kind, function in (("connect", _points), ("weld", _welds), ("joint", _couplings)):
         index = np.nonzero(kinds == kind)[0]
         if len(index):
-            parts += function(model, kin, velocity, q, v, index)
+            parts += function(model, kin, velocity, q, v, index, together)
     J, residual, depth, weight, drift = (jnp.concatenate([p[k] for p in parts]) for k in range(5))
     owner = np.concatenate([p.owner for p in parts])
     zero = jnp.zeros_like(residual)
@@ -65,7 +70,7 @@ def _joined(model: Model, kin: Kinematics, index: np.ndarray) -> tuple[_Frames, 
     return out[0], out[1]
 
 
-def _relative(model: Model, kin: Kinematics, velocity: Velocities, v: Array, pair: tuple[_Frames, _Frames]):
+def _relative(model: Model, kin: Kinematics, velocity: Velocities, v: Array, pair: tuple[_Frames, _Frames], together):
     """Jacobian (n, 6, nv) of frame 1 relative to frame 2, its bias acceleration (n, 6), angular velocities (n, 3)."""
     tree = model.tree
     A = accumulate(tree, velocity.S_dot * v[:, None])
@@ -76,16 +81,16 @@ def _relative(model: Model, kin: Kinematics, velocity: Velocities, v: Array, pai
         w, alpha = V[:, :3], acc[:, :3]
         at_point = V[:, 3:] + spatial.cross(w, arm)
         linear = acc[:, 3:] + spatial.cross(alpha, arm) + spatial.cross(w, at_point)
-        jacobian.append(point_jacobian(tree, kin, frame.body, frame.pos))
+        jacobian.append(point_jacobian(tree, kin, frame.body, pair[0].pos if together else frame.pos))
         drift.append(jnp.concatenate([alpha, linear], -1))
         spin.append(w)
     return jacobian[0] - jacobian[1], drift[0] - drift[1], spin
 
 
-def _points(model: Model, kin: Kinematics, velocity: Velocities, q: Array, v: Array, index: np.ndarray) -> list[_Part]:
+def _points(model: Model, kin: Kinematics, velocity: Velocities, q, v, index: np.ndarray, together) -> list[_Part]:
     """Residual of the anchor points of connects and welds, three rows each."""
     pair = _joined(model, kin, index)
-    J, drift, _ = _relative(model, kin, velocity, v, pair)
+    J, drift, _ = _relative(model, kin, velocity, v, pair, together)
     apart = pair[0].pos - pair[1].pos
     weight = cast(Array, sum(model.bodies.invweight[frame.body, 0] for frame in pair))
     return [_three(J[:, 3:], apart, spatial.safe_norm(apart), weight, drift[:, 3:], index)]
@@ -103,10 +108,10 @@ def _three(J: Array, residual: Array, depth: Array, weight: Array, drift: Array,
     )
 
 
-def _welds(model: Model, kin: Kinematics, velocity: Velocities, q: Array, v: Array, index: np.ndarray) -> list[_Part]:
+def _welds(model: Model, kin: Kinematics, velocity: Velocities, q, v, index: np.ndarray, together) -> list[_Part]:
     """Points as of a connect, and the vector part of the relative quaternion: sin(θ/2) times its axis."""
     pair = _joined(model, kin, index)
-    J, drift, (spin, spin_base) = _relative(model, kin, velocity, v, pair)
+    J, drift, (spin, spin_base) = _relative(model, kin, velocity, v, pair, together)
     scale = model.equalities.data[index, 10][:, None]
     back = spatial.quat_conj(pair[1].quat)
     error = spatial.quat_mul(back, pair[0].quat)
@@ -128,7 +133,7 @@ def _welds(model: Model, kin: Kinematics, velocity: Velocities, q: Array, v: Arr
     ]
 
 
-def _couplings(model: Model, kin: Kinematics, velocity, q: Array, v: Array, index: np.ndarray) -> list[_Part]:
+def _couplings(model: Model, kin: Kinematics, velocity, q: Array, v, index: np.ndarray, together) -> list[_Part]:
     """Joint 1 as a quartic polynomial of joint 2, or held at a constant."""
     tree, data = model.tree, model.equalities.data[index]
     first, second = model.equalities.layout.objects[index].T

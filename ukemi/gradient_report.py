@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.checks import check_method, check_model
 from ukemi.collide.detect import detect
 from ukemi.contact_states import QUICK, random_states
 from ukemi.errors import InputError
@@ -23,6 +24,7 @@ from ukemi.modes import has_modes, step_with_mode
 from ukemi.perturbing import CLOSED, Point, coordinates, draw_directions, move
 from ukemi.rules import Exact
 from ukemi.status import Status
+from ukemi.values import check_count, is_count, require
 
 BOUND = 1e-6  # largest relative error that passes
 FLOOR = 1e-2  # derivatives of velocities that are smaller count as this, per relative change of a parameter
@@ -112,23 +114,17 @@ def extrapolate(D: np.ndarray, same: np.ndarray) -> tuple[np.ndarray, float] | N
     if len(D) - first < 3:
         return None
     best, error, last = D[-1], np.inf, []
-    # Of an outcome: it shows where steps are smallest.
-    noise = max(ROUNDING, _largest(D[-1] - D[-2]) * RUNGS[-1])
+    noise = max(ROUNDING, np.abs(D[-1] - D[-2]).max() * RUNGS[-1])  # of an outcome: it shows where steps are smallest
     for row, t in zip(D[first:], RUNGS[first:], strict=True):
         current, rounding = [row], noise / t
         for order, coarse in enumerate(last, 1):
             current.append(current[-1] + (current[-1] - coarse) / (4**order - 1))
         for k in range(1, len(current)):
-            spread = max(_largest(current[k] - current[k - 1]), _largest(current[k] - last[k - 1]))
+            spread = max(np.abs(current[k] - current[k - 1]).max(), np.abs(current[k] - last[k - 1]).max())
             if spread + rounding < error:  # two noisy numbers may agree by chance
                 best, error = current[k], float(spread + rounding)
         last = current
     return best, error
-
-
-def _largest(change: np.ndarray) -> float:
-    """The largest magnitude, 0 where nothing can move and there are no outcomes."""
-    return float(np.abs(change).max(initial=0.0))
 
 
 # ---- the report ------------------------------------------------------------------------------------------------------
@@ -224,6 +220,15 @@ def check_gradients(
 
     samples: number of states; progress: called with (states done, all states).
     """
+    check_model(model)
+    if method is not None:
+        check_method(method)
+    check_count("check_gradients", "samples", samples)
+    require(is_count(seed, 0), "check_gradients", "seed", seed, "must be an integer that is not negative")
+    good = progress is None or callable(progress)
+    require(good, "check_gradients", "progress", progress, "must be a function of (states done, all states)")
+    if not model.nv:
+        raise InputError(f"check_gradients: {model!r} has no degrees of freedom, so that there is nothing to compare.")
     method = method or Soft()
     if not has_modes(method):
         raise InputError(f"check_gradients does not cover uk.{type(method).__name__} yet: its modes are not known.")

@@ -58,6 +58,11 @@ class Rows(NamedTuple):
         return out if self.lever is None else out + self.lever.pull(f[n:].reshape(-1, self.dim))
 
 
+def scalar_rows(frame: Frame, kinds: RowKinds) -> list[Block]:
+    """The rows that are not contacts, kind by kind."""
+    return scalar_blocks(frame, kinds, together=True)
+
+
 def matrix(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Array:
     """J (total, nv)."""
     J = _scalar_matrix(frame, blocks)
@@ -160,7 +165,7 @@ def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options
 def drift(here, kinds: RowKinds) -> Array:
     """How far equalities are from being met, or limits overrun, at the most [m] or [rad]."""
     worst = jnp.zeros((), here.q.dtype)
-    for block, kind in zip(scalar_blocks(frame_of(here), kinds), _names(kinds), strict=True):
+    for block, kind in zip(scalar_rows(frame_of(here), kinds), _names(kinds), strict=True):
         if kind != "dry":
             phi = block.residual - block.margin
             worst = jnp.maximum(worst, jnp.max(jnp.abs(phi) if kind == "equality" else -phi))

@@ -11,10 +11,10 @@ import numpy as np
 from jax import Array
 
 from ukemi import impulse as i_
-from ukemi.constraint import Frame, scalar_blocks
+from ukemi.constraint import Frame
 from ukemi.contact import contact_parameters
 from ukemi.penalty import RowKinds
-from ukemi.solvers.boxed import CLAMPED, roles
+from ukemi.solvers.boxed import CLAMPED, OPENING, roles
 from ukemi.turning import Change, Follow, Turning, ridden, wrench_slopes
 
 
@@ -61,15 +61,17 @@ def contact_slopes(kinds: RowKinds, stepping: i_.Stepping, motion: Motion, z: Of
     open_ = closing & (phi + (h * turning.rates.relative[0, 1] if stepping.explicit else 0.0) > 0)
     per_velocity = jnp.where(bounce, prm.restitution, jnp.where(open_ & stepping.explicit, 1.0, 0.0))
     stops = clamped[:, 0]
+    opening = frame.contacts.active & (side[:, 0] == OPENING)
     second = _of_normals(jnp.where(stops, per_velocity, 0.0), dim)
     distance = jnp.where(stops & open_, 1 / h, 0.0)[None]
     # the displacement, in which friction takes no part
-    firm = _of_normals(stops.astype(phi.dtype), dim)
-    nearer = jnp.where(stops & (phi < 0), stepping.correction, 0.0)[None]
+    firm = _of_normals((stops | opening).astype(phi.dtype), dim)
+    leaving = _of_normals(jnp.where(opening, h, 0.0), dim)
+    nearer = jnp.where((stops & (phi < 0)) | opening, stepping.correction, 0.0)[None]
     forces = [jnp.pad(f.reshape(n, dim), ((0, 0), (0, 6 - dim))).T for f in (z.f, z.lam)]
     changes = [
         Change(None, (_diagonal(clamped.astype(phi.dtype)), second, None), jnp.pad(distance, ((0, dim - 1), (0, 0)))),
-        Change(None, (None, None, firm), nearer),
+        Change(None, (leaving, None, firm), nearer),
         *(Change(force, (None, None, None), None) for force in forces),
     ]
     J, (rows, restore, *rides), _ = wrench_slopes(turning, changes, [])
@@ -99,7 +101,7 @@ def scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, frame: Frame, z) -> tu
     none = jnp.zeros((0, nv), frame.v.dtype)
     q, v, restore = [none], [none], [none]
     start = 0
-    for block in scalar_blocks(frame, kinds):
+    for block in i_.scalar_rows(frame, kinds):
         rows = slice(start, start + len(block.residual))
         start = rows.stop
         phi = block.residual - block.margin
@@ -109,5 +111,6 @@ def scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, frame: Frame, z) -> tu
         closing = held & (gap > 0)[:, None]
         q.append(jnp.where(closing, block.J / h, 0.0))
         v.append(jnp.where(closing & stepping.explicit, block.J, 0.0))
-        restore.append(jnp.where(held & (phi < 0)[:, None], stepping.correction * block.J, 0.0))
+        restored = (held & (phi < 0)[:, None]) | (own.push[rows] & (z.side[rows] == OPENING))[:, None]
+        restore.append(jnp.where(restored, stepping.correction * block.J, 0.0))
     return jnp.concatenate(q), jnp.concatenate(v), jnp.concatenate(restore)

@@ -3,8 +3,11 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from ukemi import values
+from ukemi.checks import check
 from ukemi.errors import InputError
 from ukemi.methods.base import Method, tangent
 from ukemi.methods.soft import Soft
@@ -29,29 +32,36 @@ def linearize(
     wrt: names such as "bodies.mass" or "geoms.friction", each giving an array (2nv + na, *shape of the leaf).
     Rotations are perturbed on the right, in the body frame, as by `State.q` of MuJoCo's tangent space.
     """
+    check(model, state, method)
+    meaning = "must be a name such as 'bodies.mass', or a tuple of them"
+    values.require(isinstance(wrt, str | tuple | list), "linearize", "wrt", wrt, meaning)
     names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
     for name in names:
         leaf(model, name)
-    return _linearize(model, state, as_input(model, ctrl), method or Soft(), names)
+    method = method or Soft()
+    if names:
+        method.check_forward()
+    return _linearize(model, state, as_input(model, ctrl), method, names)
 
 
 def leaf(model: Model, name: str) -> Array:
     """The float array that a name such as "bodies.mass" means."""
-    group, _, field = name.partition(".")
+    group, _, field = name.partition(".") if isinstance(name, str) else ("", "", "")
     value = getattr(getattr(model, group, None), field, None) if field else None
-    if not isinstance(value, Array) or not jnp.issubdtype(value.dtype, jnp.floating):
-        raise InputError(f"{name!r} is not a parameter of the model; names look like 'bodies.mass', 'options.gravity'.")
-    return value
+    if not isinstance(value, Array | np.ndarray) or not jnp.issubdtype(value.dtype, jnp.floating):
+        examples = "names look like 'bodies.mass', 'options.gravity'"
+        raise InputError(f"{values.shown(name)} is not a parameter of the model; {examples}.")
+    return jnp.asarray(value)
 
 
-def replace_leaves(model: Model, values: dict[str, Array]) -> Model:
+def replace_leaves(model: Model, leaves: dict[str, Array]) -> Model:
     """The model with the named leaves replaced."""
-    names = list(values)
+    names = list(leaves)
 
     def where(model):
         return [getattr(getattr(model, n.partition(".")[0]), n.partition(".")[2]) for n in names]
 
-    return eqx.tree_at(where, model, [values[n] for n in names]) if names else model
+    return eqx.tree_at(where, model, [leaves[n] for n in names]) if names else model
 
 
 @eqx.filter_jit
@@ -66,14 +76,14 @@ def _parameters(model: Model, state: State, inputs: Input, method: Method, names
     if not names:
         return {}
 
-    def step(values):
-        return of_one_world(method.step)(replace_leaves(model, values), state, inputs)
+    def step(leaves):
+        return of_one_world(method.step)(replace_leaves(model, leaves), state, inputs)
 
-    values = {name: leaf(model, name) for name in names}
-    after, push = jax.linearize(step, values)
-    zero = jax.tree.map(jnp.zeros_like, values)
+    leaves = {name: leaf(model, name) for name in names}
+    after, push = jax.linearize(step, leaves)
+    zero = jax.tree.map(jnp.zeros_like, leaves)
     out = {}
-    for name, value in values.items():
+    for name, value in leaves.items():
         basis = jnp.eye(value.size, dtype=value.dtype).reshape(value.size, *value.shape)
         columns = jax.vmap(lambda t, name=name: tangent(model, after, push(zero | {name: t})), out_axes=1)(basis)
         out[name] = columns.reshape(-1, *value.shape)

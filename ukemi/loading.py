@@ -5,10 +5,11 @@ import mujoco
 import numpy as np
 
 from ukemi import model as m_
-from ukemi import ranges, solids
+from ukemi import solids, values
 from ukemi import tree as tree_
 from ukemi.collide import pairs
-from ukemi.errors import UnsupportedModelError
+from ukemi.errors import ModelFileError, UnsupportedModelError
+from ukemi.ranges import meaningless
 from ukemi.source import parse
 from ukemi.support import STEP_FLAGS, unsupported
 
@@ -51,27 +52,27 @@ def load(source, *, contacts: int | None = None) -> m_.Model:
     contacts: how many contact points a step can hold, instead of the number derived from the model; when more
     arise, the nearest are kept and the overflow bit of `State.status` is set.
     """
+    if contacts is not None:
+        values.check_count("load", "contacts", contacts)
     m, spec = parse(source)
     elements = unsupported(m)
     if elements:
         raise UnsupportedModelError(elements, source=_title(m))
-    restitution = {
-        "geom": _restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom),
-        "pair": _restitution(m, mujoco.mjtObj.mjOBJ_PAIR, m.npair),
-    }
-    ranges.require(m, _title(m), restitution)
+    wrong = meaningless(m)
+    if wrong:
+        raise ModelFileError(f"{_title(m)} holds values that mean nothing; correct them:\n  - " + "\n  - ".join(wrong))
     types = tuple(GEOM_TYPES[t] for t in m.geom_type.tolist())
     density, inferred = solids.densities(m, spec, types)
     return m_.Model(
         bodies=_bodies(m, inferred),
         joints=_joints(m),
-        geoms=_geoms(m, types, density, restitution["geom"]),
+        geoms=_geoms(m, types, density),
         sites=m_.Sites(
             pos=_f(m.site_pos),
             quat=_f(m.site_quat),
             layout=m_.SiteLayout(_i(m.site_bodyid), _names(m)("site", m.nsite)),
         ),
-        pairs=_pairs(m, contacts, restitution["pair"]),
+        pairs=_pairs(m, contacts),
         equalities=_equalities(m),
         actuators=_actuators(m),
         options=_options(m),
@@ -182,7 +183,7 @@ def _limit_rows(m) -> np.ndarray:
     return np.array(rows, np.int32).reshape(-1, 2)
 
 
-def _geoms(m, types, density, restitution) -> m_.Geoms:
+def _geoms(m, types, density) -> m_.Geoms:
     layout = m_.GeomLayout(
         type=types,
         body=_i(m.geom_bodyid),
@@ -197,7 +198,7 @@ def _geoms(m, types, density, restitution) -> m_.Geoms:
         size=_f(m.geom_size),
         density=_f(density),
         friction=_f(m.geom_friction),
-        restitution=_f(restitution),
+        restitution=_f(_restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom)),
         solref=_f(m.geom_solref),
         solimp=_f(m.geom_solimp),
         solmix=_f(m.geom_solmix),
@@ -207,10 +208,10 @@ def _geoms(m, types, density, restitution) -> m_.Geoms:
     )
 
 
-def _pairs(m, contacts, restitution) -> m_.Pairs:
+def _pairs(m, contacts) -> m_.Pairs:
     return m_.Pairs(
         friction=_f(m.pair_friction),
-        restitution=_f(restitution),
+        restitution=_f(_restitution(m, mujoco.mjtObj.mjOBJ_PAIR, m.npair)),
         solref=_f(m.pair_solref),
         solref_friction=_f(m.pair_solreffriction),
         solimp=_f(m.pair_solimp),
@@ -234,12 +235,13 @@ def _restitution(m, kind, n: int) -> np.ndarray:
         entries = m.tuple_adr[listed] + np.arange(m.tuple_size[listed])
         entries = entries[np.array(m.tuple_objtype)[entries] == int(kind)]
         out[np.array(m.tuple_objid)[entries]] = np.array(m.tuple_objprm)[entries]
+    if not ((out >= 0) & (out <= 1)).all():
+        raise ModelFileError(f"{_title(m)}: restitution must be between 0 and 1, not {out.min():g} to {out.max():g}.")
     return out
 
 
 def _equalities(m) -> m_.Equalities:
-    # Constraints switched off in the file never act, nor do any where nothing can move.
-    on = np.nonzero(m.eq_active0 if m.nv else np.zeros(m.neq))[0]
+    on = np.nonzero(m.eq_active0)[0]  # constraints switched off in the file never act
     layout = m_.EqualityLayout(
         type=tuple(EQUALITIES[int(m.eq_type[k])] for k in on),
         objects=np.stack([_i(m.eq_obj1id[on]), _i(m.eq_obj2id[on])], -1),

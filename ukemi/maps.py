@@ -5,8 +5,6 @@ cost more than a whole step. At constant positions the transpose is known before
 a matrix into a contraction over leading axes, which that backend hands to a thread pool; here the transpose is given.
 """
 
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,12 +37,8 @@ def pick(a: Array, index: np.ndarray) -> Array:
 
 def pick_rows(a: Array, index: np.ndarray) -> Array:
     """Rows (n, ...) of the first axis at constant positions (n,)."""
-    return _pick_rows_p.bind(_flat(a), index=_Index(index)).reshape(len(index), *a.shape[1:])
-
-
-def _flat(x: Array) -> Array:
-    """Rows (n, columns) of x (n, ...), of which there may be none: reshape cannot infer how wide no rows are."""
-    return x.reshape(len(x), math.prod(x.shape[1:]))
+    flat = a.reshape(len(a), -1)
+    return _pick_rows_p.bind(flat, index=_Index(index)).reshape(len(index), *a.shape[1:])
 
 
 def rows_where(chosen: Array | np.ndarray, x, y=None):
@@ -75,7 +69,7 @@ def _transpose(cotangent, a, *, index: _Index):
     if type(cotangent) is ad.Zero:
         return [ad.Zero(a.aval)]
     width, flat = a.aval.shape[-1], index.array.ravel()
-    cotangent = cotangent.reshape(*a.aval.shape[:-1], len(flat))
+    cotangent = cotangent.reshape(*a.aval.shape[:-1], index.array.size)
     uses = [np.nonzero(flat == i)[0] for i in range(width)]
     most = max(map(len, uses), default=0)
     if most > FEW:
@@ -118,7 +112,8 @@ def _transpose_rows(cotangent, a, *, index: _Index):
 
 def _batch_rows(args, axes, *, index: _Index):
     a = jnp.moveaxis(args[0], axes[0], 1)  # (rows, batch, columns)
-    return _pick_rows_p.bind(_flat(a), index=index).reshape(len(index.array), *a.shape[1:]), 1
+    rows = _pick_rows_p.bind(a.reshape(a.shape[0], a.shape[1] * a.shape[2]), index=index)
+    return rows.reshape(len(index.array), *a.shape[1:]), 1
 
 
 _pick_rows_p.def_abstract_eval(_abstract_rows)
@@ -136,7 +131,8 @@ _mix_p = Primitive("ukemi_mix")
 def mix(matrix, x: Array) -> Array:
     """matrix @ x for a matrix (m, n) without derivative, constant or not, and x (n, ...)."""
     matrix = jnp.asarray(matrix, x.dtype)
-    return _mix_p.bind(matrix, matrix.T, _flat(x)).reshape(len(matrix), *x.shape[1:])
+    flat = x.reshape(len(x), int(np.prod(x.shape[1:])))  # not −1, which is unknown where nothing moves
+    return _mix_p.bind(matrix, matrix.T, flat).reshape(len(matrix), *x.shape[1:])
 
 
 def _product(matrix, transposed, x):
@@ -162,7 +158,8 @@ def _mix_batch(args, axes):
     matrix, transposed, x = args
     if axes[0] is None and axes[1] is None:  # the batch becomes columns
         x = jnp.moveaxis(x, axes[2], 1)
-        return _mix_p.bind(matrix, transposed, _flat(x)).reshape(len(matrix), *x.shape[1:]), 1
+        flat = x.reshape(x.shape[0], x.shape[1] * x.shape[2])
+        return _mix_p.bind(matrix, transposed, flat).reshape(len(matrix), *x.shape[1:]), 1
     moved = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(args, axes, strict=True)]
     return jnp.matmul(moved[0], moved[2]), 0
 

@@ -11,9 +11,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int8, Int32
 
-from ukemi.errors import InputError
+from ukemi import values
 from ukemi.penalty import row_kinds
 from ukemi.tree import Static, Tree
 
@@ -315,9 +315,9 @@ class Cache(eqx.Module):
     """A method's memory from one step to the next; it never changes what the step converges to."""
 
     acceleration: Float[Array, " nv"]  # last acceleration: the warm start of the soft solvers
-    iterations: Int[Array, ""]  # solver iterations of the last step
-    contacts: Int[Array, " nc"]  # which contact points the last step knew, −1 for none
-    sides: Int[Array, " rows"]  # side of its box that each row's impulse was on, of the rigid laws
+    iterations: Int32[Array, ""]  # solver iterations of the last step
+    contacts: Int32[Array, " nc"]  # which contact points the last step knew, −1 for none
+    sides: Int8[Array, " rows"]  # side of its box that each row's impulse was on, of the rigid laws
 
 
 class State(eqx.Module):
@@ -327,7 +327,7 @@ class State(eqx.Module):
     v: Float[Array, " nv"]  # velocities; a free joint's linear part in the world, angular part in the body
     act: Float[Array, " na"]  # activations
     time: Float[Array, ""]  # [s]
-    status: Int[Array, ""]  # bit mask of failures, accumulates
+    status: Int32[Array, ""]  # bit mask of failures, accumulates
     cache: Cache
 
 
@@ -341,52 +341,36 @@ class Input(eqx.Module):
     mocap_quat: Float[Array, "nm 4"] | None = None
 
 
-def as_input(model: Model, ctrl) -> Input:
-    """Check `ctrl` (array, None or Input) against the model and return it as an Input."""
-    given = ctrl if isinstance(ctrl, Input) else Input(ctrl)
-    dtype = model.options.timestep.dtype
-    expected = {
+def input_shapes(model: Model) -> dict[str, tuple[int, ...]]:
+    """Shapes of the fields of an `Input`."""
+    return {
         "ctrl": (model.nu,),
         "qfrc": (model.nv,),
         "xfrc": (model.tree.nb, 6),
         "mocap_pos": (model.nmocap, 3),
         "mocap_quat": (model.nmocap, 4),
     }
-    checked = {}
-    for name, shape in expected.items():
-        value = getattr(given, name)
-        if value is None:
-            checked[name] = jnp.zeros(shape, dtype) if name == "ctrl" else None
-            continue
-        value = jnp.asarray(value, dtype)
-        if value.shape != shape:
-            hint = " Batches go through jax.vmap." if value.ndim > len(shape) else ""
-            raise InputError(f"{name} has shape {value.shape}; {model!r} needs {shape}.{hint}")
+
+
+def as_input(model: Model, ctrl, *, over_time: bool = False) -> Input:
+    """Check `ctrl` (array, None or Input) against the model and return it as an Input.
+
+    over_time: its arrays lead with T time steps.
+    """
+    given = vars(ctrl) if isinstance(ctrl, Input) else {"ctrl": ctrl}
+    dtype = model.options.timestep.dtype
+    checked: dict[str, Array | None] = {}
+    for name, shape in input_shapes(model).items():
+        value = given.get(name)
+        if value is not None:
+            value = values.array(name, value, dtype)
+            values.check_shape(name, value.shape, ("T", *shape) if over_time else shape, model)
+            if name == "mocap_quat":
+                values.check_turns(value, lambda k: f"mocap_quat[{k}]")
+        elif name == "ctrl" and not over_time:
+            value = jnp.zeros(shape, dtype)
         checked[name] = value
     return Input(**checked)
-
-
-def initial_state(model: Model, keyframe: str | int | None = None, *, q=None, v=None, act=None) -> State:
-    """State at qpos0 or at a keyframe (name or index); q (nq,), v (nv,), act (na,) replace its parts."""
-    dtype = model.options.timestep.dtype
-    base = {
-        "q": model.joints.qpos0,
-        "v": jnp.zeros(model.nv, dtype),
-        "act": jnp.zeros(model.na, dtype),
-        "time": jnp.zeros((), dtype),
-    }
-    if keyframe is not None:
-        k = keyframe_index(model, keyframe)
-        keys = model.keyframes
-        base = {"q": keys.q[k], "v": keys.v[k], "act": keys.act[k], "time": keys.time[k]}
-    for name, value in {"q": q, "v": v, "act": act}.items():
-        if value is None:
-            continue
-        value = jnp.asarray(value, dtype)
-        if value.shape != base[name].shape:
-            raise InputError(f"{name} has shape {value.shape}; {model!r} needs {base[name].shape}.")
-        base[name] = value
-    return State(**base, status=jnp.zeros((), jnp.int32), cache=blank_cache(model))
 
 
 def blank_cache(model: Model) -> Cache:
@@ -397,15 +381,3 @@ def blank_cache(model: Model) -> Cache:
         contacts=jnp.full(model.pairs.layout.capacity, -1, jnp.int32),
         sides=jnp.full(row_kinds(model).total, -1, jnp.int8),
     )
-
-
-def keyframe_index(model: Model, keyframe: str | int) -> int:
-    """Row of a keyframe given by name or index."""
-    names = model.keyframes.names
-    if isinstance(keyframe, str):
-        if keyframe in names:
-            return names.index(keyframe)
-    elif 0 <= keyframe < len(names):
-        return int(keyframe)
-    listing = ", ".join(repr(n) for n in names) or "none"
-    raise InputError(f"No keyframe {keyframe!r} in {model!r}; keyframes: {listing}.")

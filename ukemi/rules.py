@@ -7,6 +7,7 @@ refuses a rule that it cannot honour when it is constructed.
 import equinox as eqx
 
 from ukemi.errors import InputError
+from ukemi.values import check_number, plain, shown
 
 
 class Rule(eqx.Module):
@@ -44,30 +45,29 @@ class FromDistance(Rule):
     but stiffens the softened law where they touch, which a fixed time step may not bear.
     """
 
-    width: float = eqx.field(static=True, default=0.05)
-    d_c: float = eqx.field(static=True, default=0.0)
-    d_0: float | None = eqx.field(static=True, default=None)
-    midpoint: float = eqx.field(static=True, default=0.5)
-    power: float = eqx.field(static=True, default=2.0)
-    onset: float = eqx.field(static=True, default=1e-3)
+    width: float = eqx.field(converter=plain, static=True, default=0.05)
+    d_c: float = eqx.field(converter=plain, static=True, default=0.0)
+    d_0: float | None = eqx.field(converter=plain, static=True, default=None)
+    midpoint: float = eqx.field(converter=plain, static=True, default=0.5)
+    power: float = eqx.field(converter=plain, static=True, default=2.0)
+    onset: float = eqx.field(converter=plain, static=True, default=1e-3)
 
     def __check_init__(self):
-        _check(self, "width", self.width > 0, "must be a positive distance [m]")
-        for name in ("d_c", "d_0"):
-            value = getattr(self, name)
-            _check(self, name, value is None or 0 <= value < 1, "an impedance lies in [0, 1)")
-        _check(self, "midpoint", 0 < self.midpoint < 1, "lies between 0 and 1")
-        _check(self, "power", self.power >= 1, "must be 1 or more")
-        _check(self, "onset", self.onset > 0, "must be a positive distance [m]")
-
-
-def _check(rule: Rule, name: str, good: bool, meaning: str) -> None:
-    if not good:
-        raise InputError(f"{type(rule).__name__}({name}={getattr(rule, name)!r}): {meaning}.")
+        distance, share = "must be a positive distance [m]", "an impedance lies in [0, 1)"
+        for name, good, meaning in (
+            ("width", lambda x: x > 0, distance),
+            ("d_c", lambda x: 0 <= x < 1, share),
+            ("d_0", lambda x: 0 <= x < 1, share),
+            ("midpoint", lambda x: 0 < x < 1, "lies between 0 and 1"),
+            ("power", lambda x: x >= 1, "must be 1 or more"),
+            ("onset", lambda x: x > 0, distance),
+        ):
+            if name != "d_0" or self.d_0 is not None:
+                check_number("FromDistance", name, getattr(self, name), good, meaning)
 
 
 def require(law: str, rule, allowed: tuple[type[Rule], ...]) -> None:
     """Refuse a gradient rule that a contact law cannot honour."""
     if not isinstance(rule, allowed):
         names = ", ".join(f"uk.{kind.__name__}()" for kind in allowed)
-        raise InputError(f"{law}(gradient={rule!r}): this law offers {names}.")
+        raise InputError(f"{law}(gradient={shown(rule)}): this law offers {names}.")

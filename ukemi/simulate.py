@@ -1,4 +1,4 @@
-"""Step, roll out, look inside: the functions that users call."""
+"""Start, step, roll out, look inside: the functions that users call."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,19 +6,57 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-from jax.core import Tracer
 from jaxtyping import Float
 
-from ukemi import dynamics
+from ukemi import dynamics, values
+from ukemi.checks import check, check_model
 from ukemi.errors import InputError
 from ukemi.forces import activation_motion
 from ukemi.kinematics import coordinate_rate
 from ukemi.methods.base import Method
 from ukemi.methods.soft import Soft
-from ukemi.model import Input, Model, State, as_input
+from ukemi.model import Input, Model, State, as_input, blank_cache
 from ukemi.world import of_one_world
+
+
+def initial_state(model: Model, keyframe: str | int | None = None, *, q=None, v=None, act=None) -> State:
+    """State at qpos0 or at a keyframe (name or index); q (nq,), v (nv,), act (na,) replace its parts."""
+    check_model(model)
+    dtype = model.options.timestep.dtype
+    base = {
+        "q": model.joints.qpos0,
+        "v": jnp.zeros(model.nv, dtype),
+        "act": jnp.zeros(model.na, dtype),
+        "time": jnp.zeros((), dtype),
+    }
+    if keyframe is not None:
+        k = keyframe_index(model, keyframe)
+        keys = model.keyframes
+        base = {"q": keys.q[k], "v": keys.v[k], "act": keys.act[k], "time": keys.time[k]}
+    for name, value in {"q": q, "v": v, "act": act}.items():
+        if value is None:
+            continue
+        value = values.array(name, value, dtype)
+        values.check_shape(name, value.shape, base[name].shape, model)
+        base[name] = value
+    if q is not None:
+        tree = model.tree
+        turns, first = [tree.joint_names[j] for j in tree.quat_joints], tree.quat_qpos[:, 0]
+        values.check_turns(base["q"][tree.quat_qpos], lambda k: f"q[{first[k]}:{first[k] + 4}] of joint {turns[k]!r}")
+    return State(**base, status=jnp.zeros((), jnp.int32), cache=blank_cache(model))
+
+
+def keyframe_index(model: Model, keyframe: str | int) -> int:
+    """Row of a keyframe given by name or index."""
+    names = model.keyframes.names
+    if isinstance(keyframe, str):
+        if keyframe in names:
+            return names.index(keyframe)
+    elif values.is_count(keyframe, 0) and keyframe < len(names):
+        return int(keyframe)
+    listing = ", ".join(repr(n) for n in names) or "none"
+    raise InputError(f"No keyframe {values.shown(keyframe)} in {model!r}; keyframes: {listing}.")
 
 
 def step(model: Model, state: State, ctrl=None, method: Method | None = None) -> State:
@@ -27,7 +65,7 @@ def step(model: Model, state: State, ctrl=None, method: Method | None = None) ->
     ctrl: controls (nu,), or `Input` when more acts, or None for zero controls; method: the contact law, `Soft()`
     with the file's own options if left out.
     """
-    _check_finite(ctrl)
+    check(model, state, method)
     return _step(model, state, as_input(model, ctrl), method or Soft())
 
 
@@ -38,18 +76,16 @@ def rollout(model: Model, state: State, ctrls, method: Method | None = None, *, 
     and `checkpoint` steps. Left out, it keeps of every step the state, the contacts and the solution, a few kilobytes,
     and solves nothing twice.
     """
-    _check_finite(ctrls)
-    if checkpoint is not None and checkpoint < 1:
-        raise InputError(f"rollout(checkpoint={checkpoint}): must be a positive number of steps.")
-    inputs = ctrls if isinstance(ctrls, Input) else Input(jnp.asarray(ctrls, model.options.timestep.dtype))
-    leaves = jax.tree.leaves(inputs)
-    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in leaves}
-    if len(lengths) != 1 or None in lengths:
+    check(model, state, method)
+    if checkpoint is not None:
+        values.check_count("rollout", "checkpoint", checkpoint, "must be a positive number of steps")
+    inputs = as_input(model, ctrls, over_time=True)
+    lengths = {len(leaf) for leaf in jax.tree.leaves(inputs)}
+    if len(lengths) != 1:
         raise InputError("rollout needs controls with one leading time axis, (T, nu); its inputs disagree on T.")
-    as_input(model, jax.tree.map(lambda x: x[0], inputs) if leaves[0].shape[0] else Input())
     method = method or Soft()
-    method.check_times(model, leaves[0].shape[0])
-    return _rollout(model, state, inputs, method, checkpoint)
+    method.check_times(model, *lengths)
+    return _rollout(model, state, inputs, method, values.plain(checkpoint))
 
 
 @eqx.filter_jit
@@ -83,18 +119,11 @@ def _ends(steps: Callable, state: State, inputs: Input, checkpoint: int | None) 
     return jax.tree.map(lambda *x: jnp.concatenate(x), states, rest)
 
 
-def _check_finite(ctrl) -> None:
-    """Refuse NaN and infinite inputs where their values are known."""
-    for leaf in jax.tree.leaves(ctrl):
-        if not isinstance(leaf, Tracer) and not np.isfinite(leaf).all():
-            raise InputError("the controls or forces hold NaN or infinity.")
-
-
-def inverse(model: Model, state: State, qacc, method: Soft | None = None) -> Float[Array, " nv"]:
+def inverse(model: Model, state: State, qacc, method: Method | None = None) -> Float[Array, " nv"]:
     """Generalised force (nv,) that yields the acceleration qacc (nv,), contacts and passive forces included."""
-    qacc = jnp.asarray(qacc, state.v.dtype)
-    if qacc.shape != state.v.shape:
-        raise InputError(f"qacc has shape {qacc.shape}; {model!r} needs {state.v.shape}.")
+    check(model, state, method)
+    qacc = values.array("qacc", qacc, state.v.dtype)
+    values.check_shape("qacc", qacc.shape, state.v.shape, model)
     return _inverse(model, state, qacc, method or Soft())
 
 
@@ -103,9 +132,9 @@ def _inverse(model, state, qacc, method):
     return of_one_world(method.inverse)(model, state, qacc, as_input(model, None))
 
 
-def vector_field(model: Model, state: State, ctrl=None, method: Soft | None = None) -> tuple[Array, Array, Array]:
+def vector_field(model: Model, state: State, ctrl=None, method: Method | None = None) -> tuple[Array, Array, Array]:
     """Continuous time: (q̇ (nq,), v̇ (nv,), activation rates (na,)); quaternions as elements of R⁴."""
-    _check_finite(ctrl)
+    check(model, state, method)
     return _vector_field(model, state, as_input(model, ctrl), method or Soft())
 
 
@@ -119,10 +148,13 @@ def _vector_field(model, state, inputs, method):
     return of_one_world(rates)(model, state, inputs)
 
 
-@eqx.filter_jit
 def energy(model: Model, state: State) -> dynamics.Energy:
     """Kinetic and potential energy [J] of a state."""
-    return dynamics.energy(model, state)
+    check(model, state)
+    return _energy(model, state)
+
+
+_energy = eqx.filter_jit(dynamics.energy)
 
 
 class ContactReport(eqx.Module):
@@ -137,9 +169,9 @@ class ContactReport(eqx.Module):
     torque: Array  # (nc, 3) torsional and rolling friction torque on the second geom, world axes [N m]
 
 
-def contacts(model: Model, state: State, ctrl=None, method: Soft | None = None) -> ContactReport:
+def contacts(model: Model, state: State, ctrl=None, method: Method | None = None) -> ContactReport:
     """Contact points of a state, and the forces that act there under `ctrl`."""
-    _check_finite(ctrl)
+    check(model, state, method)
     return _contacts(model, state, as_input(model, ctrl), method or Soft())
 
 

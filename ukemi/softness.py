@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ukemi.errors import InputError
+from ukemi import values
+from ukemi.checks import check_model
 from ukemi.model import Model
 from ukemi.rules import FromDistance
 
@@ -81,8 +82,8 @@ def smooth_collisions(model: Model, width: float) -> Model:
     sides are interpolated, with two continuous derivatives; elsewhere they are MuJoCo's. This changes the motion, too:
     by less, the smaller the width. `uk.Impact` searches for impacts of the shapes themselves and does not use it.
     """
-    if not width > 0:
-        raise InputError(f"smooth_collisions(width={width!r}): must be a positive distance [m].")
+    check_model(model)
+    values.check_number("smooth_collisions", "width", width, lambda x: x > 0, "must be a positive distance [m]")
     pairs = dataclasses.replace(model.pairs.layout, smoothing=float(width))
     return dataclasses.replace(model, pairs=dataclasses.replace(model.pairs, layout=pairs))
 
@@ -95,9 +96,10 @@ def smooth_onset(model: Model) -> Model:
     1e-4: the force still jumps, by a ten-thousandth of what it did. It rises to its full value over the width in
     `solimp`, as before; steady penetration grows by a fraction of that width.
     """
+    check_model(model)
 
     def lowered(solimp):
-        return solimp.at[..., 0].set(MIN_IMPEDANCE)
+        return jnp.asarray(solimp).at[..., 0].set(MIN_IMPEDANCE)
 
     return dataclasses.replace(
         model,

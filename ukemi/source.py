@@ -1,5 +1,6 @@
 """Robot files: from whatever the user has in hand to a compiled `mujoco.MjModel`."""
 
+import contextlib
 import difflib
 import os
 import re
@@ -15,8 +16,6 @@ Source = str | os.PathLike | mujoco.MjModel | mujoco.MjSpec
 Parsed = tuple[mujoco.MjModel, mujoco.MjSpec | None]
 
 _FILE_SUFFIXES = (".xml", ".mjcf", ".urdf")
-_SHOWN = 200  # characters of a source that a message repeats
-_UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 
 
 def read(source: Source) -> mujoco.MjModel:
@@ -40,13 +39,11 @@ def parse(source: Source) -> Parsed:
     if isinstance(source, os.PathLike):
         return _read_file(Path(source))
     if isinstance(source, mujoco.MjModel):
-        _require_names(source, label(source))
         return source, None
     if isinstance(source, mujoco.MjSpec):
         return _compile(lambda: source, label(source), source)
-    hint = "decode it to text, or " if isinstance(source, bytes | bytearray) else ""
     raise ModelFileError(
-        f"a model cannot be loaded from a {type(source).__name__}: {hint}pass the path of an MJCF or URDF file, "
+        f"a model cannot be loaded from a {type(source).__name__}: pass the path of an MJCF or URDF file, "
         "its text, the name of a built-in model, a mujoco.MjSpec or a mujoco.MjModel"
     )
 
@@ -55,11 +52,6 @@ def builtin_names() -> list[str]:
     """Names of the models that come with Ukemi, sorted."""
     entries = (resources.files("ukemi") / "models").iterdir()
     return sorted(entry.name.removesuffix(".xml") for entry in entries if entry.name.endswith(".xml"))
-
-
-def builtin_text(name: str) -> str:
-    """The file of a model that comes with Ukemi."""
-    return (resources.files("ukemi") / "models" / f"{name}.xml").read_text(encoding="utf-8")
 
 
 def label(source: Source) -> str:
@@ -81,66 +73,92 @@ def _is_text(source: str) -> bool:
 
 def _is_name(source: str) -> bool:
     """Whether `source` can only be meant as the name of a built-in model."""
-    return source in builtin_names() or (source.isidentifier() and len(source) < _SHOWN and not os.path.exists(source))
+    return source in builtin_names() or (source.isidentifier() and not _exists(Path(source)))
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is such a file; none has a name that no file can have, such as one of 5000 letters."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+_SHOWN = 80  # characters of what cannot be a path that a message shows
+
+
+def _refuse_other_kinds(source: str) -> None:
+    """Say what a text is that is taken for the path of a file, but cannot be one."""
+    shown = repr(source if len(source) <= _SHOWN else source[:_SHOWN] + "…")
+    kinds = {
+        "is a web address: download the file and pass its path": re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", source),
+        "is JSON: robots are described in MJCF or URDF, which are XML": source.lstrip()[:1] in ("{", "["),
+        "holds a null character, as no path does: pass binary data as a file": "\0" in source,
+        f"has {len(source)} characters, more than a path can have": any(len(p) > 255 for p in Path(source).parts)
+        or len(source) > 4000,
+    }
+    for kind, meant in kinds.items():
+        if meant and not _exists(Path(source)):
+            raise ModelFileError(f"{shown} {kind}. A model is a path, XML text or a built-in name")
+
+
+_MACRO = re.compile(r"<xacro:|\$\{|\$\(")
+_MASSLESS = re.compile(r"""\bmass\s*=\s*["']\s*[+-]?nan""", re.IGNORECASE)
+
+
+def _has_surrogates(text: str) -> bool:
+    return any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def _check_text(text: str, where: str) -> None:
+    """Refuse a description that would load as something else than it says."""
+    if not text.strip():
+        raise ModelFileError(f"robot file {where} is empty")
+    if text.lstrip()[:1] in ("{", "["):
+        raise ModelFileError(f"{where} is JSON; robots are described in MJCF or URDF, which are XML")
+    if "\0" in text or "\ufffd" in text[:2] or _has_surrogates(text):
+        raise ModelFileError(f"{where} is not text in UTF-8, as robot files are: save it in that encoding")
+    urdf = "<robot" in text
+    if urdf and _MACRO.search(text):
+        raise ModelFileError(f"{where} holds xacro macros: expand them first, xacro robot.xacro > robot.urdf")
+    if urdf and "<joint" not in text:
+        raise ModelFileError(f"{where} is a URDF in which nothing is joined: without a <joint> no link can move")
+    if _MASSLESS.search(text):
+        raise ModelFileError(f"{where} holds a mass of NaN, which MuJoCo takes for none given: correct or remove it")
 
 
 def _read_str(source: str) -> Parsed:
-    if "\0" in source:
-        raise ModelFileError(
-            f"the source {_shown(source)} holds null characters: it is neither a path nor text that was decoded well"
-        )
-    try:
-        source.encode()
-    except UnicodeEncodeError as error:
-        raise ModelFileError(f"the source {_shown(source)} holds characters that are not text: {error}") from None
     if _is_text(source):
-        _examine(source, label(source))
+        _check_text(source, label(source))
         return _compile(lambda: mujoco.MjSpec.from_string(source), label(source), source)
     if not source.strip():
         raise ModelFileError("the model source is an empty string: pass a file's path, its text or a built-in name")
     if source in builtin_names():
-        text = builtin_text(source)
+        text = (resources.files("ukemi") / "models" / f"{source}.xml").read_text(encoding="utf-8")
         return _compile(lambda: mujoco.MjSpec.from_string(text), label(source), text)
-    if re.match(r"[A-Za-z][\w+.-]*://", source):
-        raise ModelFileError(f"{_shown(source)} is an address: save the file and what it refers to, and pass its path")
-    if source.lstrip()[0] in "{[" or "\n" in source.strip():
-        raise ModelFileError(f"{_shown(source)} is neither a path nor XML, which starts with <mujoco> or <robot>")
+    _refuse_other_kinds(source)
     if _is_name(source):
         raise ModelFileError(f"there is no built-in model '{source}', and no such file{_suggestion(source)}")
     return _read_file(Path(source))
 
 
 def _read_file(path: Path) -> Parsed:
-    try:
+    _refuse_other_kinds(os.fspath(path))
+    with contextlib.suppress(RuntimeError):  # there is no such user
         path = path.expanduser()
-        path.stat()
-    except FileNotFoundError:
-        raise ModelFileError(
-            f"robot file {_shown(path)} does not exist (looked for {_shown(path.absolute())}){_suggestion(path.stem)}"
-        ) from None
-    except (OSError, ValueError, RuntimeError) as error:  # too long, null characters, an unknown ~user
-        raise ModelFileError(f"{_shown(path)} cannot be the path of a robot file: {_said(error)}") from None
+    if not _exists(path):
+        meant = _suggestion(path.stem) if path.parent == Path() else ""  # a built-in name has no folder
+        raise ModelFileError(f"robot file '{path}' does not exist (looked for '{path.absolute()}'){meant}")
     if path.is_dir():
         inside = sorted(p.name for p in path.iterdir() if p.suffix.lower() in _FILE_SUFFIXES)
         hint = f": pass one of its files ({', '.join(inside[:8])})" if inside else " without MJCF or URDF files"
         raise ModelFileError(f"'{path}' is a directory{hint}")
     if not path.is_file():
-        raise ModelFileError(f"'{path}' is not a regular file: write the robot file to disk and pass its path")
+        raise ModelFileError(f"'{path}' is no ordinary file")
     try:
-        content = path.read_bytes()
+        _check_text(path.read_bytes().decode(errors="replace"), f"'{path}'")
     except OSError as error:
-        raise ModelFileError(f"robot file '{path}' cannot be read: {_said(error)}") from None
-    if not content.strip():
-        raise ModelFileError(f"robot file '{path}' is empty")
-    if content.startswith(_UTF16_OR_32):
-        raise ModelFileError(f"robot file '{path}' is UTF-16 or UTF-32 text: save it as UTF-8")
-    if path.suffix.lower() in (".stl", ".obj", ".msh", ".dae"):
-        raise ModelFileError(f"'{path}' is a mesh: pass the robot file (MJCF or URDF) that refers to it")
-    if b"\0" in content:
-        compiled = path.suffix.lower() == ".mjb"
-        hint = "pass mujoco.MjModel.from_binary_path(...) of it" if compiled else "a robot file is XML in UTF-8"
-        raise ModelFileError(f"'{path}' is not a text file, it holds null bytes: {hint}")
-    _examine(content.decode("utf-8", "replace"), f"'{path}'")
+        raise ModelFileError(f"robot file '{path}' cannot be read: {error.strerror}") from error
     return _compile(lambda: mujoco.MjSpec.from_file(os.fspath(path)), f"'{path}'", path)
 
 
@@ -158,20 +176,14 @@ def _compile(
     """Run MuJoCo's parser and compiler and turn their exceptions into one that says what, where and what to do."""
     try:
         spec = describe()
-        model = spec.compile()
-        _require_names(model, where)
-        return model, spec
-    except UnicodeError as error:
-        raise ModelFileError(f"{where} holds characters that are not UTF-8: {error}. Save it as UTF-8") from None
-    except (ValueError, RuntimeError, mujoco.FatalError) as error:
+        return spec.compile(), spec
+    except (ValueError, TypeError, RuntimeError, mujoco.FatalError) as error:
         reason = " ".join(str(error).split())
     raise ModelFileError(f"{where} cannot be loaded. MuJoCo says: {reason}{_advice(reason, source)}")
 
 
 def _advice(reason: str, source: str | Path | mujoco.MjSpec) -> str:
     """What to do about a compiler error, with every missing asset named instead of only the first one."""
-    if "could not find decoder" in reason:
-        return f"\nMuJoCo knows robot files by their suffix: rename it to one of {', '.join(_FILE_SUFFIXES)}"
     unopened = re.search(r"Error opening file '([^']*)'", reason)
     if unopened:
         missing = _missing_assets(source) or [unopened[1]]
@@ -181,67 +193,11 @@ def _advice(reason: str, source: str | Path | mujoco.MjSpec) -> str:
         if isinstance(source, str):
             return advice + "; relative paths in XML text start at the working directory: pass the file's path instead"
         return advice + ", or correct the paths (compiler meshdir, texturedir, assetdir)"
-    if "already included" in reason:
-        return "\nFiles must not include one another, or the same one twice: remove that <include>"
-    if "DEPTH_EXCEEDED" in reason:
-        return "\nXML of more than 500 levels is not read: attach bodies higher up"
-    if "PARSING_ATTRIBUTE" in reason:
-        return "\nThe text is not well-formed XML: an attribute of that element is given twice, or lacks quotes"
     if "XML parse error" in reason:
         return "\nThe text is not well-formed XML: check the tags at that line"
     if "Unrecognized XML model type" in reason:
         return "\nThe root element must be <mujoco> (MJCF) or <robot> (URDF)"
     return "\nCorrect the element that it names"
-
-
-def _examine(text: str, where: str) -> None:
-    """Refuse what MuJoCo would read otherwise than it was meant.
-
-    Those are text after the end, and URDF that xacro has not expanded or that has no joints.
-    """
-    bare = re.sub(r"<!--.*?-->|<\?.*?\?>", "", text, flags=re.DOTALL)
-    root = re.search(r"<\s*([A-Za-z_][\w:.-]*)", bare)
-    if root is None:
-        return
-    rest = bare.partition(f"</{root[1]}>")[2].strip()
-    if rest:
-        raise ModelFileError(f"{where} goes on after </{root[1]}>, which would be ignored: {_shown(rest)}. Remove it")
-    if root[1] != "robot":
-        return
-    left = re.search(r"<\s*xacro:[\w.-]*|\$\{[^}\"'<]*\}?|\$\([^)\"'<]*\)?", bare)
-    if left:
-        raise ModelFileError(
-            f"{where} holds xacro macros that have not been expanded ({_shown(left[0])}): run "
-            "`xacro ROBOT.urdf.xacro > ROBOT.urdf` and load the result"
-        )
-    if not re.search(r"<\s*joint\b", bare):
-        raise ModelFileError(
-            f"{where} is URDF in which nothing is joined: it has no <joint>, so that nothing can move. Add its joints; "
-            "a body that floats freely is one of type='floating' below an empty link"
-        )
-
-
-def _require_names(m: mujoco.MjModel, where: str) -> None:
-    try:
-        m.names.decode()
-    except UnicodeDecodeError as error:
-        start = m.names.rfind(b"\0", 0, error.start) + 1
-        name = m.names[start : m.names.find(b"\0", start)].decode("utf-8", "replace")
-        raise ModelFileError(f"{where}: the name {name!r} is not UTF-8. Save the file as UTF-8") from None
-
-
-def _shown(given: object) -> str:
-    """A path or text in quotes, without its middle if it is long."""
-    text = str(given)
-    if len(text) <= _SHOWN and text.isprintable():
-        return f"'{text}'"
-    if len(repr(text)) <= _SHOWN:
-        return repr(text)
-    return f"{text[: _SHOWN // 4]!r} … {text[-20:]!r} ({len(text)} characters)"
-
-
-def _said(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
 
 
 def _missing_assets(source: str | Path | mujoco.MjSpec) -> list[str]:

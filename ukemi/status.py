@@ -6,8 +6,10 @@ import functools
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 
-from ukemi.errors import StepError
+from ukemi.errors import InputError, StepError
+from ukemi.values import kind
 
 
 class Status(enum.IntFlag):
@@ -54,11 +56,16 @@ def explain(status) -> list[str]:
 
 def raise_if_failed(states) -> None:
     """Raise one StepError that names every failure in the states (any leading axes), and when it first happened."""
-    status = np.asarray(states.status)
+    status, time = (getattr(states, name, None) for name in ("status", "time"))
+    if isinstance(status, Tracer):
+        raise InputError("raise_if_failed reads the values of a finished simulation: call it outside jax.jit and vmap.")
+    status, time = np.asarray(status), np.asarray(time)
+    if status.dtype.kind not in "iu" or time.dtype.kind != "f" or time.shape not in ((), status.shape):
+        raise InputError(f"raise_if_failed needs states, as uk.step makes them; given is an object {kind(states)}.")
     reasons = explain(status)
     if not reasons:
         return
-    flat, times = status.ravel(), np.broadcast_to(np.asarray(states.time), status.shape).ravel()
+    flat, times = status.ravel(), np.broadcast_to(time, status.shape).ravel()
     first = times[np.nonzero(flat)[0]].min()
     share = f" in {np.count_nonzero(flat)} of {flat.size} states" if flat.size > 1 else ""
     raise StepError(f"The simulation failed{share}, first at t = {first:.6g} s: " + "; ".join(reasons) + ".")

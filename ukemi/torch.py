@@ -23,10 +23,12 @@ import numpy as np
 
 from ukemi import model as m_
 from ukemi import simulate
+from ukemi.checks import check_method, check_model, shapes
 from ukemi.errors import GradientError, InputError
 from ukemi.methods.base import Method
 from ukemi.methods.soft import Soft
-from ukemi.model import Input, Model
+from ukemi.model import Input, Model, input_shapes
+from ukemi.values import array, check_count, kind, require, shown
 
 try:
     import torch  # pyright: ignore[reportMissingModuleSource]
@@ -66,6 +68,9 @@ def initial_state(
     batch: number of equal robots along a leading axis, along which q, v and act may differ; device: torch's, the
     model's own if left out.
     """
+    check_model(model)
+    if batch is not None:
+        check_count("ukemi.torch.initial_state", "batch", batch)
     if device is None:
         home = _home(model)
         device = "cpu" if home.platform == "cpu" or not torch.cuda.is_available() else f"cuda:{home.local_hardware_id}"
@@ -74,12 +79,13 @@ def initial_state(
     def fill(x):
         return torch.from_numpy(np.array(np.broadcast_to(x, (*lead, *x.shape)))).to(device)
 
-    base = m_.initial_state(model, keyframe)
+    device = _device(device)
+    base = simulate.initial_state(model, keyframe)
     filled = {field.name: jax.tree.map(fill, getattr(base, field.name)) for field in dataclasses.fields(State)}
     for name, given in {"q": q, "v": v, "act": act}.items():
         if given is None:
             continue
-        value, shape = _tensor(given, model, device).to(device), getattr(base, name).shape
+        value, shape = _tensor(given, model, device, name).to(device), getattr(base, name).shape
         if _batched(name, value, shape, model) and value.shape[:1] != lead:
             raise InputError(f"{name} has shape {tuple(value.shape)}, but batch={batch}.")
         filled[name] = value.expand(*lead, *shape).clone()
@@ -120,15 +126,20 @@ class _Task(NamedTuple):
 
 def _call(function: Callable, model: Model, state: State, ctrl, method: Method | None, parameters) -> State:
     if not isinstance(state, State):
-        raise InputError(f"state is of type {type(state).__name__}; make one with ukemi.torch.initial_state.")
+        raise InputError(f"state is {kind(state)}; make one with ukemi.torch.initial_state.")
+    check_model(model)
+    if method is not None:
+        check_method(method)
+    good = parameters is None or isinstance(parameters, Mapping) and all(isinstance(name, str) for name in parameters)
+    require(good, "ukemi.torch", "parameters", parameters, "must be a dict such as {'bodies.mass': tensor}")
     given = vars(ctrl) if isinstance(ctrl, Input) else ctrl if isinstance(ctrl, Mapping) else {"ctrl": ctrl}
     inputs, values = (
-        {name: _tensor(value, model, state.q.device) for name, value in group.items() if value is not None}
+        {name: _tensor(value, model, _device_of(state), name) for name, value in group.items() if value is not None}
         for group in (given, parameters or {})
     )
     coordinates = {"q": (model.nq,), "v": (model.nv,), "act": (model.na,), "time": ()}
     moving = {name: _batched(name, getattr(state, name), shape, model) for name, shape in coordinates.items()}
-    memory: Any = state.status.ndim > 0
+    memory = _batched_memory(state, model)
     batched = (
         State(**moving, status=memory, cache=jax.tree.map(lambda _: memory, state.cache)),
         _batched_inputs(inputs, model, over_time=function is simulate.rollout),
@@ -235,8 +246,7 @@ def _field(model: Model, name: str) -> Any:
 
 def _batched_inputs(inputs: dict, model: Model, over_time: bool) -> dict[str, bool]:
     """Which inputs have a batch axis in front; raise where one is unknown, not finite or of the wrong shape."""
-    nb, nm = model.tree.nb, model.nmocap
-    shapes = {"ctrl": (model.nu,), "qfrc": (model.nv,), "xfrc": (nb, 6), "mocap_pos": (nm, 3), "mocap_quat": (nm, 4)}
+    shapes = input_shapes(model)
     batched = {}
     for name, value in inputs.items():
         if name not in shapes:
@@ -250,11 +260,11 @@ def _batched_inputs(inputs: dict, model: Model, over_time: bool) -> dict[str, bo
     return batched
 
 
-def _batched(name: str, value, shape: tuple, model: Model) -> Any:
+def _batched(name: str, value, shape: tuple, model: Model, dtype=None) -> Any:
     """Whether a tensor has a batch axis in front of `shape`; raise if it has neither shape or the wrong dtype."""
     if not isinstance(value, torch.Tensor):
-        raise InputError(f"{name} is of type {type(value).__name__}, not a torch tensor.")
-    dtype = model.options.timestep.dtype.name
+        raise InputError(f"{name} is {kind(value)}, not a torch tensor.")
+    dtype = (dtype or model.options.timestep.dtype).name
     if str(value.dtype) != f"torch.{dtype}":
         wide = " Models loaded with JAX_ENABLE_X64=1 are float64." if dtype == "float32" else ""
         raise InputError(f"{name} is {value.dtype}, but {model!r} computes in {dtype}; nothing is cast silently.{wide}")
@@ -264,11 +274,36 @@ def _batched(name: str, value, shape: tuple, model: Model) -> Any:
     raise InputError(f"{name} has shape {tuple(value.shape)}; {model!r} needs {needed}, or a batch of them, {batch}.")
 
 
-def _tensor(value, model: Model, device):
+def _batched_memory(state: State, model: Model) -> Any:
+    """Whether status and cache have a batch axis in front; raise where they are another model's."""
+    (*_, status), memory = shapes(model)
+    batched = {_batched("status", state.status, status.shape, model, status.dtype)}
+    for name, shape, dtype in memory:
+        batched.add(_batched(f"cache.{name}", getattr(state.cache, name, None), shape, model, dtype))
+    if len(batched) > 1:
+        raise InputError("Of the state's status and cache some have a batch axis and some have none.")
+    return batched.pop()
+
+
+def _tensor(value, model: Model, device, name: str):
     """A tensor as it is; what is none (numbers, lists, arrays) in the model's dtype."""
     if isinstance(value, torch.Tensor):
         return value
-    return torch.from_numpy(np.array(value, model.options.timestep.dtype)).to(device)
+    return torch.from_numpy(np.array(array(name, value, model.options.timestep.dtype))).to(device)
+
+
+def _device(device):
+    """Torch's device of a name."""
+    try:
+        torch.empty(0, device=device)
+        return torch.device(device)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise InputError(f"device={shown(device)}: must be a device of torch, such as 'cpu' or 'cuda:0'.") from error
+
+
+def _device_of(state: State):
+    """Where a state's tensors are."""
+    return state.q.device if isinstance(state.q, torch.Tensor) else "cpu"
 
 
 def _home(model: Model):

@@ -21,6 +21,17 @@ def trace(function: Callable, args) -> tuple[ClosedJaxpr, list, Any]:
     return ClosedJaxpr(needed, closed.consts), flat, jax.tree.structure(shape)
 
 
+def operations(jaxpr: Jaxpr) -> set[str]:
+    """Names of all operations in a program, those inside of others too."""
+    values = jax.tree.leaves([list(eqn.params.values()) for eqn in jaxpr.eqns], is_leaf=_is_program)
+    inner = (x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in values if _is_program(x))
+    return {eqn.primitive.name for eqn in jaxpr.eqns}.union(*map(operations, inner))
+
+
+def _is_program(value) -> bool:
+    return isinstance(value, Jaxpr | ClosedJaxpr)
+
+
 def replaced(values, places, new) -> list:
     """The values with `new` ones at `places`."""
     full = list(values)

@@ -22,7 +22,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from ukemi.errors import GradientError
 from ukemi.gradient import recomputing
 from ukemi.region import compact
-from ukemi.tracing import depending, is_smooth, of_some, replaced, trace
+from ukemi.tracing import depending, is_smooth, of_some, operations, replaced, trace
 
 REFUSED = (
     "This derivative has no reverse mode: it is a derivative already, and takes loops of unknown length. For second "
@@ -151,7 +151,10 @@ def _slope(closed: ClosedJaxpr, live: tuple[int, ...], linear: bool) -> _Slope:
         return _along(closed, live)
     try:
         return _linearized(closed, live)
-    except ValueError:  # from loops of unknown length, as `linearize` has them: there is no reverse mode
+    except ValueError as error:
+        if "reverse-mode" not in str(error):
+            raise
+        # loops of unknown length, as `linearize` has them
         return _along(closed, live)
 
 
@@ -265,8 +268,10 @@ def _transpose(cotangents, *args, closed: ClosedJaxpr, size, mapped, linear):
 
     try:
         pulled = jax.make_jaxpr(pull)(*[closed.in_avals[k] for k in given], *[closed.out_avals[k] for k in live])
-    except (AssertionError, NotImplementedError, TypeError, ValueError) as error:  # JAX has many ways to say it
-        raise GradientError(REFUSED) from error
+    except AssertionError as error:  # JAX's, of products of what a loop carries: it takes all that for linear
+        if "while" in operations(closed.jaxpr):
+            raise GradientError(REFUSED) from error
+        raise
     own = [*mapped[: len(given)], *(size is not None for _ in live)]
     out = _bind([*args[: len(given)], *(cotangents[k] for k in live)], pulled, size, own, len(live))
     found = [x.sum(0) if size is not None and not mapped[k] else x for k, x in zip(wanted, out, strict=True)]

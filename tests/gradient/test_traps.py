@@ -5,6 +5,7 @@
 import dataclasses
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -437,3 +438,23 @@ def test_reverse_over_reverse_is_refused_and_not_wrong():
     loss, zero = short_loss("rolling sphere", steps=2)
     with pytest.raises(GradientError, match="forward mode over reverse"):
         jax.grad(lambda x: jax.grad(loss)(x).sum())(zero)
+
+
+def test_parameters_of_a_free_body_in_a_fluid_have_reverse_mode():
+    """An integrator that treats its rotation implicitly wrote its part of the solution where that had no transpose."""
+    model = uk.load(
+        """<mujoco><option integrator="implicitfast" density="1000" viscosity=".01"/>
+        <worldbody><body><freejoint/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".05"/></body></worldbody></mujoco>"""
+    )
+    state = uk.initial_state(model, v=np.linspace(0.1, 1, 6))
+
+    def loss(x):
+        there = eqx.tree_at(lambda m: (m.bodies.mass, m.options.gravity), model, (x[0] * model.bodies.mass, x[1:]))
+        after = uk.step(there, state)
+        return after.q.sum() + after.v.sum()
+
+    both = jax.jit(jax.value_and_grad(loss))
+    x = jnp.asarray([1.0, 0.1, 0.2, -9.81])
+    steps = 1e-4 * np.eye(4)
+    differences = [(both(x + h)[0] - both(x - h)[0]) / 2e-4 for h in steps]
+    np.testing.assert_allclose(both(x)[1], differences, rtol=1e-6, atol=1e-9)

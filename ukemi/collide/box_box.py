@@ -49,12 +49,13 @@ class _Tolerance(NamedTuple):
     corner: float  # component of the axis below which two edges support equally
     duplicate: float  # squared relative distance below which two corners are one
     clip: float  # relative distance by which a corner may lie outside and still count
+    on_line: float  # relative distance below which a corner is on a clip line (MuJoCo: none)
 
     @staticmethod
     def of(dtype) -> "_Tolerance":
         if dtype == jnp.float64:
-            return _Tolerance(1e-13, 1e-16, 1e-9, 1e-14, 1e-12)
-        return _Tolerance(1e-6, 1e-7, 1e-5, 1e-10, 3e-6)
+            return _Tolerance(1e-13, 1e-16, 1e-9, 1e-14, 1e-12, 0.0)
+        return _Tolerance(1e-6, 1e-7, 1e-5, 1e-10, 3e-6, 3e-6)
 
 
 class _Axis(NamedTuple):
@@ -143,37 +144,42 @@ def _edge_contact(pose: _Pose, chosen: _Axis) -> tuple[Array, Array, Array]:
     return dot(gap, normal), on_a + 0.5 * gap, normal
 
 
-def _clip_loop(corner: Array, side: Array, limit: Array) -> tuple[Array, Array]:
+def _clip_loop(corner: Array, limit: Array) -> tuple[Array, Array]:
     """Clips the four edges of a polygon to the rectangle |x| <= limit[0], |y| <= limit[1].
 
+    Signs decide where an edge crosses a clip line, not its slope: two edges that coincide but for
+    a turn by 1e-14 do cross, and MuJoCo has a contact there.
+
     Args:
-      corner: (4, 3) corners, x, y and height.
-      side: (4, 3) the edges that begin there.
+      corner: (4, 3) corners, x, y and height, in cyclic order.
       limit: (2,) half sizes of the rectangle.
 
     Returns:
       Begins and ends (8, 3) of what is left of the edges, and which of them (8,) are corners of
       the overlap: an end only where it is not the next edge's begin.
     """
+    tolerance = _Tolerance.of(corner.dtype)
+    side = jnp.roll(corner, -1, axis=0) - corner
     start, slope = corner[:, :2], side[:, :2]
-    # A corner on the clip line must not be lost to rounding on two sides at once.
-    slack = _Tolerance.of(slope.dtype).clip
-    flat = jnp.abs(slope) < slack * limit
-    inverse = 1 / jnp.where(flat, 1.0, slope)
+    # which corners are beyond the upper and the lower limits, and at which the edges end
+    beyond = lax.stop_gradient(jnp.stack([start, -start]) - limit) > tolerance.on_line * limit  # (2, 4, 2)
+    after = jnp.roll(beyond, -1, axis=1)
+    enters, leaves = jnp.any(beyond & ~after, axis=0), jnp.any(~beyond & after, axis=0)
+    missed = jnp.any(beyond & after, axis=(0, 2))
+
+    inverse = 1 / jnp.where(slope == 0, 1.0, slope)
+    ahead = jnp.where(slope < 0, -limit, limit)
+    enter, leave = (-ahead - start) * inverse, (ahead - start) * inverse
     # Along an edge nearly parallel to a clip line the crossing moves without bound as the edge
     # turns, though the contact hardly changes: there it is held still.
     nearly = jnp.abs(slope) < (1e-7 if slope.dtype == jnp.float64 else 1e-3) * limit
-    low, high = (-limit - start) * inverse, (limit - start) * inverse
-    low, high = (jnp.where(nearly, lax.stop_gradient(t), t) for t in (low, high))
-    missed = jnp.where(jnp.abs(start) <= limit * (1 + slack), -jnp.inf, jnp.inf)
-    enter = jnp.where(flat, missed, jnp.minimum(low, high))
-    leave = jnp.where(flat, jnp.inf, jnp.maximum(low, high))
-    enter = jnp.maximum(0.0, jnp.max(enter, axis=-1))
-    leave = jnp.minimum(1.0, jnp.min(leave, axis=-1))
-    left = enter <= leave + slack
+    enter, leave = (clamp(jnp.where(nearly, lax.stop_gradient(t), t), 0.0, 1.0) for t in (enter, leave))
+    enter = jnp.max(jnp.where(enters, enter, 0.0), axis=-1)
+    leave = jnp.min(jnp.where(leaves, leave, 1.0), axis=-1)
+    left = ~missed & (enter <= leave + tolerance.clip)
     times = jnp.concatenate([jnp.where(left, enter, 0.0), jnp.where(left, leave, 0.0)])
     points = jnp.concatenate([corner, corner]) + times[:, None] * jnp.concatenate([side, side])
-    return points, jnp.concatenate([left, left & (leave < 1)])
+    return points, jnp.concatenate([left, left & jnp.any(leaves, axis=-1)])
 
 
 def _overlap(centre: Array, u: Array, v: Array, limit: Array) -> tuple[Array, Array]:
@@ -184,8 +190,7 @@ def _overlap(centre: Array, u: Array, v: Array, limit: Array) -> tuple[Array, Ar
     """
     loop = jnp.array(LOOP, u.dtype)
     corner = centre + loop[:, :1] * u + loop[:, 1:] * v
-    side = jnp.stack([-2 * u, -2 * v, 2 * u, 2 * v])
-    clipped, real = _clip_loop(corner, side, limit)
+    clipped, real = _clip_loop(corner, limit)
 
     rectangle = loop * limit
     offset = rectangle - centre[:2]

@@ -20,10 +20,10 @@ from jax.core import Tracer
 from jax.custom_derivatives import CustomVJPPrimal
 from jax.flatten_util import ravel_pytree
 
-from ukemi import spatial
+from ukemi import spatial, values
 from ukemi.batching import one_by_one
 from ukemi.collide.detect import Contacts
-from ukemi.errors import InputError
+from ukemi.errors import GradientError, InputError
 from ukemi.forces import activation_motion, clamp_activation, hold_activation
 from ukemi.gradient import filled, is_zero, isolated, pushforward, root, without_derivative
 from ukemi.kinematics import coordinate_rate
@@ -64,7 +64,7 @@ class Problem(NamedTuple):
 
 
 def _times(given) -> Array | None:
-    return None if given is None else jnp.asarray(given, float)
+    return None if given is None else values.array("Adaptive's saveat", given, float)
 
 
 class Adaptive(Method):
@@ -82,12 +82,12 @@ class Adaptive(Method):
     soft: the contact law, whose integrator is not used.
     """
 
-    rtol: float | None = eqx.field(static=True, default=None)
-    atol: float | None = eqx.field(static=True, default=None)
+    rtol: float | None = eqx.field(converter=values.plain, static=True, default=None)
+    atol: float | None = eqx.field(converter=values.plain, static=True, default=None)
     solver: diffrax.AbstractERK = diffrax.Tsit5()
     controller: diffrax.AbstractStepSizeController | None = None
     adjoint: str = eqx.field(static=True, default="checkpointed")
-    max_steps: int = eqx.field(static=True, default=256)
+    max_steps: int = eqx.field(converter=values.plain, static=True, default=256)
     saveat: Array | None = eqx.field(converter=_times, default=None)
     gradient: Rule = Exact()
     soft: Soft = Soft()
@@ -99,12 +99,15 @@ class Adaptive(Method):
                 "diffrax.Tsit5(), diffrax.Dopri8() or diffrax.Bosh3()."
             )
         require("Adaptive", self.gradient, (Exact, FromDistance))
-        if self.adjoint not in ADJOINTS:
-            raise InputError(f"Adaptive(adjoint={self.adjoint!r}): choose 'checkpointed' or 'backsolve'.")
-        for name in ("rtol", "atol", "max_steps"):
-            given = getattr(self, name)
-            if given is not None and not given > 0:
-                raise InputError(f"Adaptive({name}={given!r}): must be positive.")
+        values.check_choice("Adaptive", "adjoint", self.adjoint, ADJOINTS)
+        for name in ("rtol", "atol"):
+            if getattr(self, name) is not None:
+                values.check_number("Adaptive", name, getattr(self, name), lambda x: x > 0, "must be positive")
+        values.check_count("Adaptive", "max_steps", self.max_steps)
+        controller = self.controller is None or isinstance(self.controller, diffrax.AbstractStepSizeController)
+        meaning = "must be one of Diffrax's step-size controllers, such as diffrax.PIDController(rtol=..., atol=...)"
+        values.require(controller, "Adaptive", "controller", self.controller, meaning)
+        values.require(isinstance(self.soft, Soft), "Adaptive", "soft", self.soft, "must be a uk.Soft(...)")
         if self.controller is not None and (self.rtol is not None or self.atol is not None):
             raise InputError("Adaptive: a controller has tolerances of its own; give either it or rtol and atol.")
         if self.saveat is not None and (self.saveat.ndim != 1 or not self.saveat.size):
@@ -115,6 +118,14 @@ class Adaptive(Method):
         if self.adjoint == "backsolve":
             return rows(self.step, model, state, inputs)
         return columns(self.step, model, state, inputs)
+
+    def check_forward(self) -> None:
+        """Refuse derivatives in forward mode where the law has none."""
+        if self.adjoint == "backsolve":
+            raise GradientError(
+                "uk.Adaptive(adjoint='backsolve') has derivatives in reverse mode alone, and uk.linearize(wrt=...) "
+                "takes forward mode. Use adjoint='checkpointed', or jax.grad or jax.vjp of uk.step."
+            )
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts, and their forces (nc, dim) in the contacts' frames, of the soft law."""

@@ -1,7 +1,7 @@
 """What every contact law offers."""
 
 import abc
-from typing import cast
+from typing import Any, NoReturn, cast
 
 import equinox as eqx
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ukemi.errors import InputError
 from ukemi.kinematics import coordinate_rate, tangent_vector
 from ukemi.model import Input, Model, State
 from ukemi.rules import Rule
@@ -36,6 +37,24 @@ class Method(eqx.Module):
         Made of columns, one per coordinate; laws that have their Jacobian in closed form do better.
         """
         return columns(self.step, model, state, inputs)
+
+    def check_forward(self) -> None:
+        """Refuse derivatives in forward mode where the law has none."""
+
+    def accelerate(self, model: Model, state: State, inputs: Input) -> Any:
+        """The motion in continuous time, with its `kin` and `acceleration`, of laws that have one."""
+        self._lacks("uk.vector_field")
+
+    def inverse(self, model: Model, state: State, acceleration: Array, inputs: Input) -> Array:
+        """Generalised force (nv,) that yields the acceleration, of laws whose forces follow from accelerations."""
+        self._lacks("uk.inverse")
+
+    def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Any, Array]:
+        """Contacts, and their forces (nc, dim) in the contacts' frames."""
+        self._lacks("uk.contacts")
+
+    def _lacks(self, function: str) -> NoReturn:
+        raise InputError(f"method={type(self).__name__}(...) does not offer {function}; uk.Soft(...) does.")
 
 
 def columns(step, model: Model, state: State, inputs: Input) -> tuple[State, Array]:

@@ -15,11 +15,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ukemi import impulse as i_
-from ukemi import rules
+from ukemi import rules, values
 from ukemi.collide.detect import Contacts, detect
 from ukemi.collide.sweep import first_impact
 from ukemi.contact import contact_lever
-from ukemi.errors import InputError
 from ukemi.gradient import keep, pushforward
 from ukemi.kinematics import Kinematics, integrate, kinematics
 from ukemi.methods import balance as b_
@@ -46,12 +45,11 @@ class Impact(Method):
     """
 
     gradient: rules.Rule = rules.Exact()
-    impacts: int = eqx.field(static=True, default=8)
+    impacts: int = eqx.field(converter=values.plain, static=True, default=8)
 
     def __check_init__(self):
         rules.require("Impact", self.gradient, (rules.Exact,))
-        if self.impacts < 1:
-            raise InputError(f"Impact(impacts={self.impacts!r}): must be at least 1.")
+        values.check_count("Impact", "impacts", self.impacts)
 
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""

@@ -4,6 +4,7 @@ The residual is that of `methods.impulses`, at the sides that the solver found. 
 gradients and for any parameter; `jacobians` has it dense in state and controls; `solve_aware` chooses other sides.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, cast
@@ -16,7 +17,7 @@ from jax import Array, lax
 from ukemi import impulse as i_
 from ukemi import impulse_slopes as s_
 from ukemi import spatial
-from ukemi.constraint import Frame, scalar_blocks
+from ukemi.constraint import Frame
 from ukemi.dynamics import inertial_slope, motion_slopes
 from ukemi.gradient import filled, pushforward, root, zero_tangent
 from ukemi.kinematics import tangent_vector
@@ -94,7 +95,7 @@ def _inverse_rows(p: x_.Boxed, own: x_.Roles, side: Array, seen: Array) -> Array
     regular = x_.system(p, own, side, x_.Constants.of(seen.dtype).delta)
     # copied, as `spatial.gram` does
     regular, exact = spatial.materialize(regular.T), spatial.materialize(x_.system(p, own, side, 0.0).T)
-    left = x_.refined(regular, exact, seen, own)[1]
+    left = x_.refined(regular, exact, seen, own).least
     of_side = jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 1.0)
     return left * jnp.where(x_.is_clamped(p, own, side), p.scale, of_side)[:, None]
 
@@ -122,7 +123,7 @@ def _turning(given: Problem, own: x_.Roles, thrown: Array) -> Array:
     def solve(p: x_.Boxed, own: x_.Roles, thrown: Array, right: Array) -> Array:
         thrown, eye = thrown & p.on, np.eye(len(thrown), dtype=right.dtype)
         exact = jnp.where(thrown[:, None] & thrown, x_.matrix(p), jnp.where(thrown, 0.0, 1.0)[:, None] * eye)
-        return x_.refined(exact + x_.Constants.of(right.dtype).delta * eye, exact, right, own)[1]
+        return x_.refined(exact + x_.Constants.of(right.dtype).delta * eye, exact, right, own).least
 
     p = given.boxed
     right = jnp.where(thrown, (1 + given.law.restitution) * p.scale, 0.0)[:, None] * given.J
@@ -149,12 +150,27 @@ def _exact_rule(stepping: i_.Stepping, bounces: bool, z: Impulses, args, along):
     kinds, now = row_kinds(here.model), scene(stepping, here, duration, known, z.side)
     move = response(kinds, stepping, z, now, bounces)
     dv = -(move.force @ dr.force + dr.rows @ move.rows)
+    dr = dr._replace(restore=dr.restore + _opening(kinds, now, lambda J: J @ dv, jnp.zeros_like(dr.restore)))
     shift = -(move.shift @ dr.shift + dr.restore @ move.restore)
     if bounces:
         dq = filled(along[0].q, here.q)
         shift = shift - move.bounce @ tangent_vector(here.model.tree, here.q, dq)
     df, dlam = _force_change(kinds, stepping, now, dr)  # which second derivatives see
     return zero_tangent(z)._replace(v=dv, shift=shift, f=df, lam=dlam)
+
+
+def _opening(kinds: RowKinds, scene: Scene, function: Callable[[Array], Array], none: Array) -> Array:
+    """`function(h J)` with the rows (total, nv) that are opening, the others zero; `none` where no row is.
+
+    How much they open by is part of what restores them, so that dδ follows dv⁺ there.
+    """
+    opening = scene.side == x_.OPENING
+
+    def of_rows(_):
+        J = i_.matrix(scene.frame, kinds, i_.scalar_rows(scene.frame, kinds))
+        return function(scene.duration * jnp.where(opening[:, None], J, 0.0))
+
+    return lax.cond(opening.any(), of_rows, lambda none: none, none) if kinds.total else none
 
 
 class _Imbalance(NamedTuple):
@@ -177,7 +193,7 @@ def _force_change(kinds: RowKinds, stepping: i_.Stepping, scene: Scene, dr: Bala
         clamped, firm = x_.is_clamped(p, own, side), firm_rows(p, own, side)
         of_side = jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 0.0)
         right = jnp.where(clamped, p.scale * (given.X.T @ force - rows[:n]), -of_side * rows[:n])
-        _, df = on_rows(x_.solved, live_rows(p, own, side), p, own, side, right)
+        df = on_rows(x_.solved, live_rows(p, own, side), p, own, side, right).least
         right = jnp.where(firm, p.scale * (given.X.T @ shift - restore[:n]), 0.0)[:, None]
         dlam = on_rows(solve_restoring, firm, p, own, firm, given.law.yields, right)[:, 0] * p.scale
         room = (0, kinds.total - n)
@@ -196,7 +212,8 @@ def jacobians(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses
     ds = spatial.gram(move.restore, restore)
     if bounces:
         ds = ds + move.bounce
-    return dv, -(move.shift @ shift) - _widened(ds, dv)
+    opened = _opening(kinds, now, lambda J: spatial.gram(move.restore, J @ dv), jnp.zeros_like(dv))
+    return dv, -(move.shift @ shift) - _widened(ds, dv) - opened
 
 
 def _widened(first: Array, like: Array) -> Array:
@@ -291,9 +308,12 @@ solve_aware.defvjp(_solve_forward, _solve_backward)
 def _pull_back(stepping: i_.Stepping, z: Impulses, args, wanted: Impulses):
     """Cotangents of all that the step depends on, and how large those of velocities and forces are."""
     here, h, known, _ = args
-    move = response(row_kinds(here.model), stepping, z, scene(stepping, here, h, known, z.side), bounces=False)
-    force, shift = -(wanted.v @ move.force), -(wanted.shift @ move.shift)
-    balance = Balance(force, shift, -(move.rows @ wanted.v), -(move.restore @ wanted.shift))
+    kinds, now = row_kinds(here.model), scene(stepping, here, h, known, z.side)
+    move = response(kinds, stepping, z, now, bounces=False)
+    shift, restore = -(wanted.shift @ move.shift), -(move.restore @ wanted.shift)
+    v = wanted.v + _opening(kinds, now, lambda J: restore @ J, jnp.zeros_like(wanted.v))
+    force = -(v @ move.force)
+    balance = Balance(force, shift, -(move.rows @ v), restore)
     cotangent = jax.vjp(partial(imbalance, stepping, z), here, h)[1](balance)
     # R holds −h τ, so that the gradient in τ is −h times that in R
     return cotangent, (cotangent[0].v ** 2).sum() + ((h * force) ** 2).sum() / h
@@ -302,12 +322,12 @@ def _pull_back(stepping: i_.Stepping, z: Impulses, args, wanted: Impulses):
 def _as_wanted(kinds: RowKinds, z: Impulses, scene: Scene, wanted: Array) -> Array:
     """Sides (total,) with the normals that the loss pulls apart separating, and those it presses together clamped."""
     own = x_.roles(kinds)
-    blocks = scalar_blocks(scene.frame, kinds)
+    blocks = i_.scalar_rows(scene.frame, kinds)
     slope = i_.rows(scene.frame, kinds, blocks).motion(scene.inverse @ wanted)
     normal = own.push & (np.arange(kinds.total) >= kinds.scalar)
     side = jnp.where(slope < 0, x_.LOW, jnp.where(slope > 0, x_.CLAMPED, z.side))
     side = jnp.where(normal, side, z.side)
-    rubs = (own.owner != np.arange(kinds.total)) & (side[own.owner] == x_.LOW)
+    rubs = (own.owner != np.arange(kinds.total)) & (side[own.owner] <= x_.LOW)
     return jnp.where(rubs, x_.LOW, side).astype(z.side.dtype)  # what is let go does not rub
 
 

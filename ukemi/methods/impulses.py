@@ -7,7 +7,7 @@ One step finds v⁺ and impulses f with
 
 where M̂ = M + h D takes the joints' damping implicitly, as MuJoCo's Euler does, and that of servos where the file asks
 for an implicit integrator; and a displacement M̂ δ = Jᵀ λ that takes back penetration and drift through the same rows on
-the same sides, and leaves velocities alone.
+the same sides, and leaves velocities alone. Of an overlap that opens at J v⁺ it takes back what that leaves of it.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from jax import Array, lax
 
 from ukemi import impulse as i_
 from ukemi.collide.detect import Contacts
-from ukemi.constraint import Frame, frame_of, scalar_blocks
+from ukemi.constraint import Frame, frame_of
 from ukemi.dynamics import inertial_force, motion_force, smooth
 from ukemi.forces import on_joints
 from ukemi.kinematics import velocities
@@ -40,7 +40,7 @@ class Impulses(NamedTuple):
     shift: Array  # (nv,) displacement δ against penetration and drift
     f: Array  # (total,) impulses [N s]
     lam: Array  # (total,) λ, what the displacement is made by
-    side: Array  # (total,) int8: clamped, or the side of its box
+    side: Array  # (total,) int8: clamped, or the side of its box, or opening
     bounce: Array  # (total,) bool: leaves with restitution
 
 
@@ -116,7 +116,7 @@ def problem(scene: Scene, kinds: RowKinds, stepping: i_.Stepping) -> Problem:
     Rows that point where nothing can move, such as out of the plane of a planar robot, have rounding errors for a
     Jacobian. They are switched off: scaled like the others, they would lock whatever those point at.
     """
-    blocks = scalar_blocks(scene.frame, kinds)
+    blocks = i_.scalar_rows(scene.frame, kinds)
     J = i_.matrix(scene.frame, kinds, blocks)
     moving, free = J @ scene.frame.v, J @ scene.free
     law, own = i_.law(scene.frame, kinds, blocks, moving, scene.duration, stepping), x_.roles(kinds)
@@ -137,13 +137,16 @@ def find(kinds: RowKinds, stepping: i_.Stepping, scene: Scene) -> tuple[Impulses
         own, given = x_.roles(own_kinds), problem(scene, own_kinds, stepping)
         p = given.boxed
         found = rigid.solve(p, own, _recalled(scene, own_kinds, own, p))
-        f, lam = found.f * p.scale, _restoring(given, own, found.side)
-        room = (0, kinds.total - own_kinds.total)
-        side = x_.bounded(p, own, found.side)
+        f, side = found.f * p.scale, x_.bounded(p, own, found.side)
         sound = jnp.isfinite(p.b + p.fixed + p.mu + f).all()  # comparisons of sides would drop a NaN
-        rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
         v = jnp.where(sound, scene.free + given.X @ f, jnp.nan)
-        return Impulses(v, given.X @ lam, *rows), (found.rounds, found.solved)
+        opened = scene.duration * (given.J @ v)
+        less = p.on & own.push & (given.law.restore > jnp.maximum(opened, 0.0))
+        side = jnp.where(less & (side == x_.LOW), x_.OPENING, side).astype(side.dtype)
+        lam = _restoring(given, own, side, opened)
+        room = (0, kinds.total - own_kinds.total)
+        rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
+        return Impulses(v, given.X @ lam, *rows), (found.rounds, found.solved & found.settled)
 
     if not kinds.total:
         none = jnp.zeros(0, scene.free.dtype)
@@ -152,11 +155,12 @@ def find(kinds: RowKinds, stepping: i_.Stepping, scene: Scene) -> tuple[Impulses
     return with_slots(solve, kinds)(scene)
 
 
-def _restoring(given: Problem, own: x_.Roles, side: Array) -> Array:
-    """λ (n,) that restores clamped normals, limits and equalities; friction takes no part."""
+def _restoring(given: Problem, own: x_.Roles, side: Array, opened: Array) -> Array:
+    """λ (n,) that restores normals, limits and equalities, less what they opened; friction takes no part."""
     p = given.boxed
     firm = firm_rows(p, own, side)
-    wanted = jnp.where(firm, given.law.restore * p.scale, 0.0)
+    restore = given.law.restore - jnp.where(side == x_.OPENING, opened, 0.0)
+    wanted = jnp.where(firm, restore * p.scale, 0.0)
 
     def solve(wanted):
         solved = on_rows(solve_restoring, firm, p, own, firm, given.law.yields, wanted[:, None])
@@ -173,8 +177,8 @@ def solve_restoring(p: x_.Boxed, own: x_.Roles, firm: Array, yields: Array, righ
 
 
 def firm_rows(p: x_.Boxed, own: x_.Roles, side: Array) -> Array:
-    """Clamped rows (n,) but friction."""
-    return x_.is_clamped(p, own, side) & (own.push | own.hold)
+    """Clamped rows (n,) but friction, and those opening."""
+    return (x_.is_clamped(p, own, side) & (own.push | own.hold)) | (p.on & (side == x_.OPENING))
 
 
 def names(contacts: Contacts) -> Array:
@@ -224,17 +228,19 @@ def imbalance(stepping: i_.Stepping, z: Impulses, here: b_.Here, duration: Array
 def row_balance(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: b_.Here, duration: Array) -> Balance:
     """The rows' part of the residual."""
     frame = frame_of(here)
-    blocks, own = scalar_blocks(frame, kinds), x_.roles(kinds)
+    blocks, own = i_.scalar_rows(frame, kinds), x_.roles(kinds)
     rows = i_.rows(frame, kinds, blocks)
-    moving = rows.motion(here.v)
+    moving, moved = rows.motion(here.v), rows.motion(z.v)
     law = i_.law(frame, kinds, blocks, moving, duration, stepping)
+    opening = law.on & (z.side == x_.OPENING)
     clamped = law.on & (own.hold | (z.side == x_.CLAMPED))
-    firm = clamped & (own.push | own.hold)
+    firm = (clamped & (own.push | own.hold)) | opening
+    restore = law.restore - jnp.where(opening, duration * moved, 0.0)
     target = jnp.where(z.bounce, i_.rebound(law, moving), law.reach)
     at_side = z.f - z.side * (law.fixed + law.mu * z.f[own.owner])
     return Balance(
         -rows.pull(z.f),
         -rows.pull(z.lam),
-        jnp.where(clamped, rows.motion(z.v) - target, jnp.where(law.on, at_side, z.f)),
-        jnp.where(firm, rows.motion(z.shift) + law.yields * z.lam - law.restore, z.lam),
+        jnp.where(clamped, moved - target, jnp.where(law.on, at_side, z.f)),
+        jnp.where(firm, rows.motion(z.shift) + law.yields * z.lam - restore, z.lam),
     )

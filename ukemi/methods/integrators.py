@@ -92,7 +92,8 @@ def solve_implicit(integrator: str, model: Model, M: Array, slope: Slope, force:
         return out
     dofs = jnp.asarray(_free_dofs(model))
     block = (M_hat + h * slope.bias)[dofs[:, :, None], dofs[:, None, :]]
-    return out.at[dofs].set(jnp.linalg.solve(block, force[dofs][..., None])[..., 0])
+    alone = jnp.linalg.solve(block, force[dofs][..., None])[..., 0]
+    return out.at[dofs].set(alone, unique_indices=True)  # said so that it has a transpose
 
 
 def solve_transposed(integrator: str, model: Model, M: Array, slope: Slope, force: Array) -> Array:
@@ -234,4 +235,4 @@ def _pull_back(model: Model, shift: Array, v: Array) -> Array:
 
 def _turn_back(tree, shift: Array, v: Array) -> Array:
     turn = spatial.right_jacobian_inverse(pick(shift, tree.quat_dof))
-    return v.at[tree.quat_dof].set(spatial.apply(turn, pick(v, tree.quat_dof)))
+    return v.at[tree.quat_dof].set(spatial.apply(turn, pick(v, tree.quat_dof)), unique_indices=True)

@@ -9,9 +9,9 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi import impulse as i_
-from ukemi import rules
+from ukemi import rules, values
 from ukemi.collide.detect import Contacts, detect
-from ukemi.errors import GradientError, InputError
+from ukemi.errors import GradientError
 from ukemi.gradient import without_derivative
 from ukemi.kinematics import Kinematics, integrate, of_state
 from ukemi.methods import balance as b_
@@ -22,6 +22,7 @@ from ukemi.methods.integrators import advance_slopes, moved_activation, wraps
 from ukemi.model import Input, Model, State
 from ukemi.penalty import row_kinds
 from ukemi.region import compact
+from ukemi.solvers import boxed as x_
 from ukemi.status import Status, bit, is_finite
 
 FORCES = (
@@ -40,16 +41,16 @@ class LCP(Method):
     """
 
     gradient: rules.Rule = rules.Exact()
-    correction: float = eqx.field(static=True, default=0.2)
-    ahead: float = eqx.field(static=True, default=0.005)
+    correction: float = eqx.field(converter=values.plain, static=True, default=0.2)
+    ahead: float = eqx.field(converter=values.plain, static=True, default=0.005)
     explicit: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         rules.require("LCP", self.gradient, (rules.Exact, rules.Bounce, rules.ComplementarityAware))
-        if not 0 <= self.correction <= 1:
-            raise InputError(f"LCP(correction={self.correction!r}): must be between 0 and 1.")
-        if not self.ahead >= 0:
-            raise InputError(f"LCP(ahead={self.ahead!r}): must not be negative.")
+        between = "must be between 0 and 1"
+        values.check_number("LCP", "correction", self.correction, lambda x: 0 <= x <= 1, between)
+        values.check_number("LCP", "ahead", self.ahead, lambda x: x >= 0, "must not be negative")
+        values.check_flag("LCP", "explicit", self.explicit)
 
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
@@ -135,7 +136,7 @@ def arrive(model: Model, state: State, moved: tuple[Array, Array, Array], facts,
         acceleration=lax.stop_gradient((v - state.v) / h),
         iterations=rounds,
         contacts=names,
-        sides=sides,
+        sides=jnp.maximum(sides, x_.LOW),
     )
     return State(q, v, act, state.time + h, status, cache)
 

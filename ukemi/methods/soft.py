@@ -10,10 +10,10 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi import forces as f_
+from ukemi import values
 from ukemi.collide.detect import Contacts, detect
 from ukemi.constraint import Rows
 from ukemi.dynamics import Smooth, motion_force, smooth
-from ukemi.errors import InputError
 from ukemi.gradient import root, straight_through
 from ukemi.kinematics import Kinematics, velocities
 from ukemi.methods import balance as b_
@@ -69,22 +69,21 @@ class Soft(Method):
     cone: str | None = eqx.field(static=True, default=None)
     solver: str | None = eqx.field(static=True, default=None)
     integrator: str | None = eqx.field(static=True, default=None)
-    iterations: int | None = eqx.field(static=True, default=None)
-    line_search_iterations: int | None = eqx.field(static=True, default=None)
-    tolerance: float | None = eqx.field(static=True, default=None)
+    iterations: int | None = eqx.field(converter=values.plain, static=True, default=None)
+    line_search_iterations: int | None = eqx.field(converter=values.plain, static=True, default=None)
+    tolerance: float | None = eqx.field(converter=values.plain, static=True, default=None)
     gradient: Rule = Exact()
 
     def __check_init__(self):
         require("Soft", self.gradient, (Exact, FromDistance))
-        allowed = {"cone": CONES, "solver": tuple(SOLVERS), "integrator": i_.NAMES}
-        for name, values in allowed.items():
-            given = getattr(self, name)
-            if given is not None and given not in values:
-                raise InputError(f"Soft({name}={given!r}): choose one of {', '.join(map(repr, values))}.")
-        for name in ("iterations", "line_search_iterations", "tolerance"):
-            given = getattr(self, name)
-            if given is not None and not given > 0:
-                raise InputError(f"Soft({name}={given!r}): must be positive.")
+        for name, choices in {"cone": CONES, "solver": tuple(SOLVERS), "integrator": i_.NAMES}.items():
+            if getattr(self, name) is not None:
+                values.check_choice("Soft", name, getattr(self, name), choices)
+        for name in ("iterations", "line_search_iterations"):
+            if getattr(self, name) is not None:
+                values.check_count("Soft", name, getattr(self, name))
+        if self.tolerance is not None:
+            values.check_number("Soft", "tolerance", self.tolerance, lambda x: x > 0, "must be positive")
 
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""

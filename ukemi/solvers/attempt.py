@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ukemi.solvers.boxed import Boxed, Constants, Roles, forces, noise, sorted_out
+from ukemi.solvers.boxed import Boxed, Constants, Roles, forces, is_settled, may_hold, noise, sorted_out
 from ukemi.solvers.live import live_rows, on_rows
 
 
@@ -15,12 +15,13 @@ class Attempt(NamedTuple):
     side: Array  # (n,) int8
     f: Array  # (n,) of least norm
     solved: Array  # () bool
+    settled: Array  # () bool: the forces are known
     rounds: Array  # () linear systems solved
 
 
 def unsolved(p: Boxed, side: Array) -> Attempt:
     """No attempt yet."""
-    return Attempt(side, jnp.zeros_like(p.b), jnp.zeros((), bool), jnp.zeros((), jnp.int32))
+    return Attempt(side, jnp.zeros_like(p.b), jnp.zeros((), bool), jnp.ones((), bool), jnp.zeros((), jnp.int32))
 
 
 def attempt(p: Boxed, own: Roles, guess: Array, rounds: int, *, compact: bool = False) -> Attempt:
@@ -38,11 +39,12 @@ def attempt(p: Boxed, own: Roles, guess: Array, rounds: int, *, compact: bool = 
     def again(carry):
         found, side = carry
         if compact:
-            regular, f = on_rows(forces, live_rows(p, own, side), p, own, side)
+            made = on_rows(forces, live_rows(p, own, side), p, own, side)
         else:
-            regular, f = forces(p, own, side)
-        new = sorted_out(p, own, side, regular, delta, slack)
-        return Attempt(side, f, (new == side).all(), found.rounds + 1), new
+            made = forces(p, own, side)
+        new = sorted_out(p, own, side, made.regular, delta, slack)
+        settled = is_settled(made) if may_hold(own) else found.settled
+        return Attempt(side, made.least, (new == side).all(), settled, found.rounds + 1), new
 
     found, new = lax.while_loop(go_on, again, (unsolved(p, guess), guess))
     return found._replace(side=jnp.where(found.solved, found.side, new))

@@ -24,6 +24,7 @@ from ukemi.penalty import RowKinds
 from ukemi.solvers.linear import factored
 
 LOW, CLAMPED, HIGH = -1, 0, 1
+OPENING = -2  # LOW, of an overlap that opens by less than is restored: no solver's, but what follows it may say so
 REFINEMENTS = 4
 
 
@@ -110,11 +111,12 @@ class Constants(NamedTuple):
     delta: float  # regulariser of the scaled A
     slack: float  # violation, relative to the velocities at hand, that is noise
     still: float  # mobility of a row, relative to that of the bodies, that is noise: its Jacobian's, squared
+    unsettled: float  # last change of forces where the system is near δ, relative to the largest, that is no noise
 
     @staticmethod
     def of(dtype) -> "Constants":
         """Those of a floating type."""
-        return Constants(1e-8, 1e-11, 1e-24) if dtype == jnp.float64 else Constants(1e-4, 1e-5, 1e-10)
+        return Constants(1e-8, 1e-11, 1e-24, 1e-7) if dtype == jnp.float64 else Constants(1e-4, 1e-5, 1e-10, 1e-2)
 
 
 def is_clamped(p: Boxed, own: Roles, side: Array) -> Array:
@@ -174,18 +176,33 @@ def bounded(p: Boxed, own: Roles, side: Array) -> Array:
     return jnp.where(wide | (side != CLAMPED), side, LOW).astype(side.dtype)
 
 
-def forces(p: Boxed, own: Roles, side: Array) -> tuple[Array, Array]:
-    """Forces (n,) of the system with δ, and those of least norm of the system itself."""
+class Refined(NamedTuple):
+    """Solutions of a system that may be singular."""
+
+    regular: Array  # with δ
+    least: Array  # of least norm of the system itself
+    moving: Array  # the system times the last change of that: not zero for what is neither free nor held
+
+
+def is_settled(found: Refined) -> Array:
+    """Whether forces are known (): not where equalities hold what hardly moves, near a singular configuration."""
+    size, moving = (jnp.abs(x).max(initial=0.0) for x in (found.least, found.moving))
+    known = Constants.of(size.dtype)
+    return moving <= known.delta * known.unsettled * size
+
+
+def forces(p: Boxed, own: Roles, side: Array) -> Refined:
+    """Forces (n,) of the sides."""
     return solved(p, own, side, right_side(p, own, side))
 
 
-def solved(p: Boxed, own: Roles, side: Array, right: Array) -> tuple[Array, Array]:
-    """Solutions of the system of the sides with δ, and of least norm of the system itself."""
+def solved(p: Boxed, own: Roles, side: Array, right: Array) -> Refined:
+    """Solutions of the system of the sides."""
     regular = system(p, own, side, Constants.of(p.b.dtype).delta)
     return refined(regular, system(p, own, side, 0.0), right, own)
 
 
-def refined(regular: Array, exact: Array, right: Array, own: Roles) -> tuple[Array, Array]:
+def refined(regular: Array, exact: Array, right: Array, own: Roles) -> Refined:
     """Solutions of `regular`, and by refinement of its factors of `exact`, which may be singular and is near it.
 
     Equalities that say the same may contradict each other, as the joints of a flat loop that is torn open do. What no
@@ -196,13 +213,14 @@ def refined(regular: Array, exact: Array, right: Array, own: Roles) -> tuple[Arr
     def least(right: Array, start: Array) -> Array:
         return lax.fori_loop(0, REFINEMENTS, lambda _, x: x + solve(right - exact @ x), start)
 
-    def again(_, x: Array) -> Array:
-        feasible = exact @ x
-        return least(feasible, solve(feasible))
+    def again(_, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        feasible = exact @ carry[0]
+        return least(feasible, solve(feasible)), carry[0]
 
     first = solve(right)
     x = least(right, first)
+    before = x
     if may_hold(own):
         # the first time leaves rounding of large forces
-        x = lax.fori_loop(0, jnp.where(own.hold.any(), 2, 0), again, x)
-    return first, x
+        x, before = lax.fori_loop(0, jnp.where(own.hold.any(), 2, 0), again, (x, before))
+    return Refined(first, x, exact @ (x - before))

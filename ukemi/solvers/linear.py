@@ -17,7 +17,7 @@ def eliminate(A: Array, B: Array, *, definite: bool = False) -> Array:
     solves, which call a thread pool from eight columns on and then wait for it.
     """
     n = len(A)
-    if not n:  # a loop is traced even where it never turns
+    if not n:
         return B
 
     def pivot(k, T):
@@ -51,8 +51,6 @@ def factored(A: Array) -> Callable[[Array], Array]:
         factors, _, order = lax.linalg.lu(A)
         lower = lambda b: jsl.solve_triangular(factors, b[order], lower=True, unit_diagonal=True)  # noqa: E731
         return lambda b: jsl.solve_triangular(factors, lower(b))
-    if not len(A):
-        return lambda b: b
     U, L_inverse = _eliminated(A)
     U_inverse = _inverse_of_upper(U)
     return lambda b: U_inverse @ (L_inverse @ b)

@@ -13,7 +13,7 @@ SIZES = (12, 36, 108)  # numbers of rows for which systems are compiled, from a 
 
 def live_rows(p: Boxed, own: Roles, side: Array) -> Array:
     """Rows (n,) that may have a force: a push at its side has none, nor have the frictions that it bounds."""
-    apart = own.push & (side == LOW)
+    apart = own.push & (side <= LOW)
     return p.on & ~apart[own.owner]
 
 

@@ -11,7 +11,6 @@ Sweeps start from a guess extrapolated with Nesterov's momentum, which starts af
 where the gradient does not fall, the momentum is halved until plain sweeps remain, which always converge.
 """
 
-import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -22,7 +21,7 @@ from jax import Array, lax
 from ukemi import penalty as p_
 from ukemi.penalty import Penalty, RowKinds
 from ukemi.solvers import ray
-from ukemi.solvers.problem import Point, Problem, Solution, evaluate, solution
+from ukemi.solvers.problem import Point, Problem, evaluate, solution
 from ukemi.solvers.stall import first_record, record, stalled
 
 PROBATION = 16  # sweeps without improvement after which the momentum is halved
@@ -158,8 +157,9 @@ def _dual(kinds: RowKinds, problem: Problem, factor) -> tuple[Lines, ray.Cones]:
         count=active.sum(),
     )
     keep = slice(kinds.contacts if _elliptic(kinds) else 0)
-    W = jsl.cho_solve(factor, frame[keep].reshape(math.prod(frame[keep].shape[:-1]), nv).T).T.reshape(frame[keep].shape)
-    return lines, ray.cones(frame[keep], W, goal[keep], penalty.D_frame[keep], penalty.friction[keep])
+    frame = frame[keep]
+    W = jsl.cho_solve(factor, frame.reshape(len(frame) * kinds.dim, nv).T).T.reshape(frame.shape)
+    return lines, ray.cones(frame, W, goal[keep], penalty.D_frame[keep], penalty.friction[keep])
 
 
 def _elliptic(kinds: RowKinds) -> bool:

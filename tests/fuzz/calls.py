@@ -1,0 +1,376 @@
+"""Wrong calls of the public interface, drawn at random: each must be refused in a sentence, or turn out to be right.
+
+A call starts from good arguments, of which one or two are replaced: by anything at all, or by something nearly right,
+such as a state with one array too long. What is accepted is traced, which compiles nothing, and must have the shapes
+that the interface promises.
+"""
+
+import dataclasses
+import decimal
+import fractions
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import ukemi as uk
+from ukemi.model import as_input
+
+SCENE = """<mujoco model="scene"><option timestep="0.01"/><worldbody>
+<geom type="plane" size="1 1 1"/>
+<body name="ball" pos="0 0 1"><freejoint name="root"/><geom type="sphere" size="0.1" {meets}/></body>
+<body name="hand" mocap="true"><site/></body>
+<body name="arm" pos="1 0 1"><joint name="hinge" axis="0 1 0"/>
+<geom type="capsule" fromto="0 0 0 0 0 0.3" size="0.02" contype="0" conaffinity="0"/></body></worldbody>
+<actuator><general joint="hinge" dyntype="filter" dynprm="0.1"/></actuator>
+<keyframe><key name="up" qpos="0 0 2 1 0 0 0 0.1"/></keyframe></mujoco>"""
+LAWS = uk.Soft, uk.LCP, uk.Impact, uk.Adaptive
+STEPS = 3  # of a rollout
+BATCH = 4
+
+
+class Finding(NamedTuple):
+    """A call that was neither refused in a sentence nor right."""
+
+    call: str
+    fault: str
+
+
+class World(NamedTuple):
+    """Good arguments."""
+
+    model: uk.Model
+    state: uk.State
+    others: tuple[uk.State, ...]  # states of other models, some of the same nq, nv and na
+
+
+class Draw(NamedTuple):
+    """An argument, and how the record of a call shows it."""
+
+    value: Any
+    shown: str
+
+
+@functools.cache
+def world() -> World:
+    """A ball that may touch the floor, a driven arm and a mocap body."""
+    model, apart = uk.load(SCENE.format(meets="")), uk.load(SCENE.format(meets='contype="0" conaffinity="0"'))
+    others = uk.initial_state(apart), uk.initial_state(uk.load("pendulum"))
+    return World(model, uk.initial_state(model), others)
+
+
+# ---- wrong values ----------------------------------------------------------------------------------------------------
+
+
+class _Odd:
+    """What no function knows."""
+
+
+@functools.cache
+def objects() -> list[Draw]:
+    """Values of all kinds but arrays."""
+    model, state, others = world()
+    plain: list[Any] = [
+        None, True, False, 0, 1, 2, 3, -1, 10**400, 1.5, 0.0, -0.5, math.nan, math.inf, 1j, "", "lcp", "up", "nonsense",
+        "bodies.mass", "bodies.layout", "tree.nv", ".", b"up", (), [], {}, set(), [None], ["a"], [1, [2, 3]], [1j],
+        ("bodies.mass", 3), {"ctrl": 0.0}, range(3), slice(2), Ellipsis, NotImplemented, ValueError("no"), object(),
+        _Odd, _Odd(), uk, len, decimal.Decimal("0.5"), fractions.Fraction(1, 3), np.float32(0.5), np.int64(2),
+        np.bool_(True), np.datetime64("2020-01-01"), memoryview(b"12"), *LAWS, *(law() for law in LAWS), uk.Exact,
+        uk.Exact(), uk.Bounce(), uk.ComplementarityAware(), uk.FromDistance(), uk.Model, uk.State, uk.Status.OK,
+    ]  # fmt: skip
+    named = [Draw(model, "model"), Draw(state, "state"), Draw(others[0], "state of another model")]
+    named += [Draw(uk.Input(), "Input()"), Draw(uk.energy, "uk.energy"), Draw(jax.random.key(0), "a random key")]
+    return [Draw(value, repr(value)[:60]) for value in plain] + named
+
+
+@functools.cache
+def arrays() -> list[Draw]:
+    """Arrays of many shapes, dtypes and contents."""
+    draws = []
+    for shape in [(), (0,), (1,), (7,), (8,), (9,), (1, 8), (BATCH, 7), (BATCH, 8), (STEPS, 1), (2, STEPS, 1), (4, 6)]:
+        for dtype in ("float64", "float32", "int32", "complex128", "bool", "object", "U3"):
+            fill = {"object": _Odd(), "U3": "abc"}.get(dtype, 1)
+            draws.append(Draw(np.full(shape, fill, dtype), f"np {dtype}{list(shape)}"))
+            if dtype not in ("object", "U3"):
+                draws.append(Draw(jnp.full(shape, fill, dtype), f"jnp {dtype}{list(shape)}"))
+        draws.append(Draw(jnp.full(shape, jnp.nan), f"NaN{list(shape)}"))
+        draws.append(Draw(np.zeros(shape).tolist(), f"list{list(shape)}"))
+        draws.append(Draw(jax.ShapeDtypeStruct(shape, jnp.float64), f"ShapeDtypeStruct{list(shape)}"))
+    return draws
+
+
+def spoiled(rng: np.random.Generator, leaf: Any) -> Draw:
+    """Something like an array, but of another shape or dtype."""
+    x = np.asarray(leaf)
+    changes: dict[str, Callable] = {
+        "longer": lambda: jnp.zeros((x.size + 1,), x.dtype),
+        "shorter": lambda: jnp.zeros((max(x.size - 1, 0),), x.dtype),
+        "batched": lambda: jnp.broadcast_to(leaf, (BATCH, *x.shape)),
+        "of one": lambda: jnp.asarray(leaf)[None],
+        "first": lambda: jnp.zeros(x.shape[1:], x.dtype),
+        "float32": lambda: x.astype("float32"),
+        "int64": lambda: jnp.zeros(x.shape, "int64"),
+        "complex": lambda: jnp.zeros(x.shape, complex),
+        "object": lambda: x.astype(object),
+        "list": x.tolist,
+        "as NumPy": lambda: x,
+        "anything": lambda: anything(rng).value,
+    }
+    name = pick(rng, list(changes))
+    return Draw(changes[name](), name)
+
+
+def anything(rng: np.random.Generator) -> Draw:
+    """A value that may stand anywhere, and is wrong nearly everywhere."""
+    return pick(rng, objects() if rng.random() < 0.6 else arrays())
+
+
+def pick(rng: np.random.Generator, options: list) -> Any:
+    """One of a list."""
+    return options[int(rng.integers(len(options)))]
+
+
+# ---- arguments by what they are --------------------------------------------------------------------------------------
+
+
+def _replaced(rng: np.random.Generator, tree: Any) -> Draw:
+    """A model or state of which one leaf is spoiled."""
+    paths = jax.tree_util.tree_flatten_with_path(tree)[0]
+    path, leaf = pick(rng, paths)
+    change = spoiled(rng, leaf)
+    names = [key.name for key in path]
+
+    def put(record, names):
+        new = change.value if len(names) == 1 else put(getattr(record, names[0]), names[1:])
+        return dataclasses.replace(record, **{names[0]: new})
+
+    return Draw(put(tree, names), f"{'.'.join(names)} {change.shown}")
+
+
+def wrong_model(rng: np.random.Generator) -> Draw:
+    """What is no model, or one with a leaf replaced."""
+    model = world().model
+    kind = rng.random()
+    if kind < 0.3:
+        return anything(rng)
+    if kind < 0.4:
+        return Draw(jax.tree.map(lambda x: jnp.stack([x] * BATCH), model), "batch of models")
+    if kind < 0.5:
+        group = pick(rng, ["bodies", "joints", "geoms", "pairs", "options", "keyframes", "tree"])
+        return Draw(dataclasses.replace(model, **{group: anything(rng).value}), f"model, {group} replaced")
+    return _replaced(rng, model)
+
+
+def wrong_state(rng: np.random.Generator) -> Draw:
+    """What is no state, one of another model, a batch, or one with a leaf replaced."""
+    _, state, others = world()
+    kind = rng.random()
+    if kind < 0.25:
+        return anything(rng)
+    if kind < 0.35:
+        return Draw(jax.tree.map(lambda x: jnp.stack([x] * BATCH), state), "batch of states")
+    if kind < 0.45:
+        return Draw(pick(rng, list(others)), "state of another model")
+    if kind < 0.55:
+        return Draw(jax.tree.map(lambda x: x.astype("float32") if x.dtype.kind == "f" else x, state), "float32 state")
+    if kind < 0.6:
+        return Draw(dataclasses.replace(state, cache=anything(rng).value), "state, cache replaced")
+    return _replaced(rng, state)
+
+
+def wrong_states(rng: np.random.Generator) -> Draw:
+    """A wrong state, of which some have failed."""
+    draw = wrong_state(rng)
+    if isinstance(draw.value, uk.State) and rng.random() < 0.5:
+        return Draw(dataclasses.replace(draw.value, status=jnp.int32(4)), f"failed {draw.shown}")
+    return draw
+
+
+def wrong_input(rng: np.random.Generator) -> Draw:
+    """Anything as controls, or as a field of an `Input`."""
+    if rng.random() < 0.5:
+        return anything(rng)
+    name = pick(rng, ["ctrl", "qfrc", "xfrc", "mocap_pos", "mocap_quat"])
+    value = anything(rng)
+    return Draw(uk.Input(**{name: value.value}), f"Input({name}={value.shown})")
+
+
+OPTIONS = {
+    uk.Soft: ["cone", "solver", "integrator", "iterations", "line_search_iterations", "tolerance", "gradient"],
+    uk.LCP: ["gradient", "correction", "ahead", "explicit"],
+    uk.Impact: ["gradient", "impacts"],
+    uk.Adaptive: ["rtol", "atol", "solver", "controller", "adjoint", "max_steps", "saveat", "gradient", "soft"],
+    uk.FromDistance: ["width", "d_c", "d_0", "midpoint", "power", "onset"],
+}
+
+
+def wrong_law(rng: np.random.Generator) -> Draw:
+    """Anything as a law, or a law or rule of which an option is anything; raises where its constructor refuses it."""
+    if rng.random() < 0.3:
+        return anything(rng)
+    kind = pick(rng, list(OPTIONS))
+    name, value = pick(rng, OPTIONS[kind]), anything(rng)
+    shown = f"uk.{kind.__name__}({name}={value.shown})"
+    try:
+        made = kind(**{name: value.value})
+    except Exception as error:
+        raise Constructing(shown) from error
+    return Draw(uk.Soft(gradient=made) if isinstance(made, uk.FromDistance) else made, shown)
+
+
+class Constructing(Exception):
+    """A constructor refused; its cause says how."""
+
+
+# ---- functions and what they promise ---------------------------------------------------------------------------------
+
+
+class Function(NamedTuple):
+    """A public function: good arguments, how each may go wrong, and what its results must look like."""
+
+    name: str
+    call: Callable
+    good: dict[str, Any]
+    wrong: dict[str, Callable[[np.random.Generator], Draw]]
+    check: Callable[[dict, Any], None] | None = None  # of (arguments, result), if it is traced
+
+    @property
+    def traced(self) -> bool:
+        """Whether a call that is accepted is traced, rather than run."""
+        return self.check is not None
+
+
+def _like(result: Any, wanted: Any, lead: tuple[int, ...] = ()) -> None:
+    shapes = [(*lead, *np.shape(x)) for x in jax.tree.leaves(wanted)]
+    assert [x.shape for x in jax.tree.leaves(result)] == shapes, f"shapes {[x.shape for x in jax.tree.leaves(result)]}"
+
+
+def _check_rollout(args: dict, states: Any) -> None:
+    times = getattr(args["method"], "saveat", None)
+    ctrls = args["ctrls"]
+    ctrls = next(x for x in vars(ctrls).values() if x is not None) if isinstance(ctrls, uk.Input) else ctrls
+    _like(states, world().state, (len(ctrls if times is None else times),))
+
+
+def _check_linearization(args: dict, lin: Any) -> None:
+    assert (lin.A.shape, lin.B.shape) == ((15, 15), (15, 1)), f"shapes {lin.A.shape}, {lin.B.shape}"
+    _like(lin.next, world().state)
+
+
+def _check_rates(args: dict, rates: Any) -> None:
+    assert [x.shape for x in rates] == [(8,), (7,), (1,)], f"shapes {[x.shape for x in rates]}"
+
+
+@functools.cache
+def functions() -> list[Function]:
+    """The public functions."""
+    model, state, _ = world()
+    here: dict[str, Any] = {"model": model, "state": state}
+    moving = here | {"ctrl": None, "method": None}
+    start: dict[str, Any] = {"model": wrong_model, "state": wrong_state}
+    acting = start | {"ctrl": wrong_input, "method": wrong_law}
+    ctrls = jnp.zeros((STEPS, 1))
+    report = {"model": model, "method": uk.Impact(), "samples": 1, "seed": 0, "progress": None}  # refused in the end
+    return [
+        Function("step", uk.step, moving, acting, lambda _, after: _like(after, state)),
+        Function(
+            "rollout",
+            uk.rollout,
+            here | {"ctrls": ctrls, "method": None, "checkpoint": None},
+            start | {"ctrls": wrong_input, "method": wrong_law, "checkpoint": anything},
+            _check_rollout,
+        ),
+        Function("linearize", uk.linearize, moving | {"wrt": ()}, acting | {"wrt": anything}, _check_linearization),
+        Function("vector_field", uk.vector_field, moving, acting, _check_rates),
+        Function(
+            "inverse",
+            uk.inverse,
+            here | {"qacc": jnp.zeros(7), "method": None},
+            start | {"qacc": anything, "method": wrong_law},
+            lambda _, force: _like(force, jnp.zeros(7)),
+        ),
+        Function("contacts", uk.contacts, moving, acting, lambda _, found: _like(found.active, state.cache.contacts)),
+        Function("energy", uk.energy, here, start, lambda _, found: _like(found, (0.0, 0.0))),
+        Function("refresh", uk.refresh, {"model": model}, {"model": wrong_model, "inertias": anything}, _like_model),
+        Function(
+            "initial_state",
+            uk.initial_state,
+            {"model": model},
+            {"model": wrong_model, "keyframe": anything, "q": anything, "v": anything, "act": anything},
+            lambda _, found: _like(found, state),
+        ),
+        Function(
+            "smooth_collisions",
+            uk.smooth_collisions,
+            {"model": model, "width": 1e-3},
+            {"model": wrong_model, "width": anything},
+            _like_model,
+        ),
+        Function("smooth_onset", uk.smooth_onset, {"model": model}, {"model": wrong_model}, _like_model),
+        Function("raise_if_failed", uk.raise_if_failed, {"states": state}, {"states": wrong_states}),
+        Function("load", uk.load, {"source": SCENE.format(meets="")}, {"contacts": anything}),
+        Function(
+            "check_gradients",
+            uk.check_gradients,
+            report,
+            {"model": wrong_model, "samples": anything, "seed": anything, "progress": anything},
+        ),
+        Function("as_input", as_input, {"model": model, "ctrl": None}, {"ctrl": wrong_input}, lambda _, found: None),
+    ]
+
+
+def _like_model(_: dict, model: Any) -> None:
+    _like(model, world().model)
+
+
+# ---- the run ---------------------------------------------------------------------------------------------------------
+
+
+def run(seed: int, count: int) -> list[Finding]:
+    """Findings of so many wrong calls."""
+    rng = np.random.default_rng(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = [attempt(rng) for _ in range(count)]
+    return [finding for finding in found if finding is not None]
+
+
+def attempt(rng: np.random.Generator, outcome: Callable[[str], None] = lambda _: None) -> Finding | None:
+    """One wrong call, and what is wrong with how it ended; outcome: is told "refused" or "accepted"."""
+    function = pick(rng, functions())
+    args, shown = dict(function.good), []
+    if "method" in function.wrong and rng.random() < 0.5:
+        law = pick(rng, list(LAWS))
+        args["method"] = law()
+        shown.append(f"method=uk.{law.__name__}()")
+    try:
+        names = list(function.wrong)
+        for name in rng.choice(names, size=min(len(names), 1 + int(rng.random() < 0.3)), replace=False):
+            draw = function.wrong[name](rng)
+            args[name] = draw.value
+            shown.append(f"{name}={draw.shown}")
+        result = jax.eval_shape(lambda: function.call(**args)) if function.traced else function.call(**args)
+        if function.check:
+            function.check(args, result)
+    except Constructing as error:
+        return _judge(str(error), error.__cause__, outcome)
+    except Exception as error:
+        return _judge(f"uk.{function.name}({', '.join(shown)})", error, outcome)
+    outcome("accepted")
+    return None
+
+
+def _judge(call: str, error: BaseException | None, outcome: Callable[[str], None]) -> Finding | None:
+    """What is wrong with an error: it is raw, or no sentence."""
+    outcome("refused")
+    text = str(error)
+    if not isinstance(error, uk.UkemiError):
+        return Finding(call, f"{type(error).__name__}: {text[:200]}")
+    if not text.endswith(".") or len(text.split()) < 4:
+        return Finding(call, f"no sentence: {text[:200]}")
+    return None

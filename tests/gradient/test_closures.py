@@ -1,0 +1,132 @@
+"""Rigid derivatives where equalities are met exactly or say the same twice, and where overlaps do not approach."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ukemi as uk
+from ukemi.kinematics import integrate
+
+STEP = 1e-5
+QUIET = '<default><geom contype="0" conaffinity="0"/></default>'
+HINGES = f"""<mujoco>{QUIET}<worldbody>
+  <body><joint name="a" axis="0 1 0"/><geom size=".1" pos=".3 0 0"/></body>
+  <body pos="1 0 0"><joint name="b" axis="0 1 0"/><geom size=".1" pos=".3 0 0"/></body>
+</worldbody><equality><joint joint1="a" joint2="b"/></equality></mujoco>"""
+FOUR_BAR = f"""<mujoco>{QUIET}<worldbody>
+  <body><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 1" size=".05"/>
+    <body pos="0 0 1"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 1 0 0" size=".05"/>
+      <body name="end" pos="1 0 0"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 -1" size=".05"/></body>
+    </body>
+  </body>
+</worldbody><equality><connect body1="end" body2="world" anchor="0 0 -1"/></equality></mujoco>"""
+
+
+def redundant(equality: str, joints: int) -> str:
+    """A body and its child, which one or two joints hold already."""
+    axes = "".join(f'<joint axis="{axis}" pos=".05 0 .02"/>' for axis in ("0 1 0", ".6 0 .8")[:joints])
+    return f"""<mujoco>{QUIET}<worldbody>
+      <body name="p"><joint axis="0 0 1"/><geom type="capsule" fromto="0 0 0 .5 0 0" size=".05"/>
+        <body name="c" pos=".5 0 0">{axes}<geom type="capsule" fromto="0 0 0 .5 0 .1" size=".05"/></body>
+      </body>
+    </worldbody><equality>{equality}</equality></mujoco>"""
+
+
+def differences(model, state, law):
+    """Central and one-sided differences (outputs, 2nv) of a step in position and velocity, all in one program."""
+    n, unit = model.nv, jnp.ones(())
+
+    def after(x):
+        q = integrate(model.tree, state.q, x[:n], unit)
+        then = uk.step(model, eqx.tree_at(lambda s: (s.q, s.v), state, (q, state.v + x[n:])), None, law)
+        return jnp.concatenate([then.q, then.v])
+
+    points = STEP * np.concatenate([np.eye(2 * n), -np.eye(2 * n), np.zeros((1, 2 * n))])
+    out = np.asarray(jax.jit(jax.vmap(after))(jnp.asarray(points)))
+    ahead, behind, here = out[: 2 * n], out[2 * n : -1], out[-1]
+    return ((ahead - behind) / (2 * STEP)).T, ((ahead - here) / STEP).T, ((here - behind) / STEP).T
+
+
+def assert_right(xml, law, q=None, v=None, atol=1e-7):
+    """A of hinges and slides, whose tangent space is that of q, equals differences from either side."""
+    model = uk.load(xml)
+    state = uk.initial_state(model, q=q, v=v)
+    found = uk.linearize(model, state, None, law)
+    central, ahead, behind = differences(model, state, law)
+    assert int(found.next.status) == 0
+    np.testing.assert_allclose(ahead, behind, atol=3e-4)
+    np.testing.assert_allclose(found.A, central, atol=atol)
+
+
+LAWS = pytest.mark.parametrize("law", [uk.LCP(), uk.Impact()], ids=["lcp", "impact"])
+
+
+@LAWS
+@pytest.mark.parametrize("q", [(0.0, 0.0), (0.1, 0.1), (0.1, 0.0)])
+def test_joints_that_are_coupled_where_they_meet(law, q):
+    assert_right(HINGES, law, q)
+
+
+@LAWS
+def test_a_four_bar_at_rest(law):
+    assert_right(FOUR_BAR, law, atol=1e-6)
+
+
+CONNECT, WELD = '<connect body1="p" body2="c" anchor=".6 .1 .2"/>', '<weld body1="p" body2="c"/>'
+
+
+@pytest.mark.parametrize("equality", [CONNECT, WELD], ids=["connect", "weld"])
+@pytest.mark.parametrize("joints", [1, 2])
+def test_equalities_of_what_a_joint_holds_already(equality, joints):
+    """Its drift must not become a lever by which the constraint resists the turning of both."""
+    for apart in (0.0, 1e-6, 1e-4):
+        q, v = np.array([0.3, apart, -apart]), np.array([0.5, 0.4, -0.3])
+        assert_right(redundant(equality, joints), uk.LCP(), q[: 1 + joints], v[: 1 + joints], atol=1e-6)
+
+
+def test_near_a_singular_configuration_the_step_says_so():
+    """The connected point's two directions all but agree: what it holds is not known to any precision."""
+    axes = 'pos=".5 0 0"><joint axis="0 1 0"/><joint axis="1 0 0"/>'
+    xml = redundant('<connect body1="p" body2="c" anchor=".6 .1 0"/>', 0).replace('pos=".5 0 0">', axes)
+    model = uk.load(xml)
+    step = jax.jit(lambda q: uk.step(model, uk.initial_state(model, q=q, v=[0.5, 0.4, -0.3]), None, uk.LCP()).status)
+    status = [int(step(jnp.asarray([0.3, apart, 2 * apart]))) for apart in (0.0, 1e-5, 1e-4, 1e-3, 0.1)]
+    assert status == [0, 1, 1, 1, 0]
+
+
+SPHERES = """<mujoco><option gravity="0 0 0"/><worldbody>
+  <body><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><geom size=".1"/></body>
+  <body pos=".15 0 0"><joint type="slide" axis="1 0 0"/><joint axis="0 1 0"/><geom size=".1"/></body>
+</worldbody></mujoco>"""
+
+
+def test_overlaps_that_do_not_approach_are_taken_back():
+    model = uk.load(SPHERES)
+    gap = lambda states: 0.15 + states.q[:, 2] - states.q[:, 0] - 0.2  # noqa: E731
+    still = uk.rollout(model, uk.initial_state(model), jnp.zeros((40, 0)), uk.LCP())
+    share = 1 - uk.LCP().correction
+    np.testing.assert_allclose(gap(still), -0.05 * share ** np.arange(1, 41), rtol=1e-3)
+    assert not still.v.any() and not still.status.any()
+    # what opens on its own is not helped along: the overlap falls by the larger of both
+    parting = uk.rollout(model, uk.initial_state(model, v=[0, 0, 1, 0]), jnp.zeros((40, 0)), uk.LCP())
+    expected, overlap = [], 0.05
+    for _ in range(40):
+        overlap -= max(0.002, 0.2 * max(overlap, 0.0))
+        expected.append(-overlap)
+    np.testing.assert_allclose(gap(parting), expected, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("rule", [uk.LCP(), uk.LCP(explicit=True)], ids=["new", "explicit"])
+@pytest.mark.parametrize("speed", [0.5, 2.0, 20.0])
+def test_derivatives_of_overlaps_that_open(rule, speed):
+    assert_right(SPHERES, rule, v=[0.1, 0.2, 0.1 + speed, 0.7])
+    model = uk.load(SPHERES)
+    state = uk.initial_state(model, v=[0.1, 0.2, 0.1 + speed, 0.7])
+    after = jax.jit(lambda q, v: uk.step(model, eqx.tree_at(lambda s: (s.q, s.v), state, (q, v)), None, rule).q)
+    forward = jax.jit(jax.jacfwd(after, (0, 1)))(state.q, state.v)
+    reverse = jax.jit(jax.jacrev(after, (0, 1)))(state.q, state.v)
+    closed = uk.linearize(model, state, None, rule).A[: model.nv]
+    np.testing.assert_allclose(np.concatenate(forward, 1), closed, atol=1e-12)
+    np.testing.assert_allclose(np.concatenate(reverse, 1), closed, atol=1e-12)

@@ -1,0 +1,51 @@
+"""Models in which nothing moves: they step, as nothing, under every law and through every function."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import ukemi as uk
+
+WORLDS = {
+    "empty": "<mujoco/>",
+    "fixed": """<mujoco><worldbody><geom type="plane" size="1 1 .1"/>
+        <body pos="0 0 .05"><geom type="sphere" size=".1"/></body>
+        <body mocap="true"><geom type="sphere" size=".1"/><site name="s"/></body>
+      </worldbody><actuator><general name="a" site="s" dyntype="integrator"/></actuator></mujoco>""",
+}
+LAWS = [uk.Soft(), uk.Soft(solver="CG", integrator="implicitfast"), uk.Soft(solver="PGS", integrator="implicit")]
+LAWS += [uk.Soft(integrator="RK4", cone="elliptic"), uk.LCP(), uk.Impact(), uk.Adaptive()]
+
+
+@pytest.fixture(scope="module", params=WORLDS)
+def model(request):
+    return uk.load(WORLDS[request.param])
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__ + str(getattr(law, "integrator", "")))
+def test_every_law_steps(model, law):
+    state, ctrl = uk.initial_state(model), jnp.ones(model.nu)
+    found = uk.linearize(model, state, ctrl, law, wrt="options.gravity")
+    assert found.next.status == 0
+    assert found.next.time == model.options.timestep
+    assert found.A.shape == (model.na, model.na) and found.B.shape == (model.na, model.nu)
+    assert jnp.allclose(found.next.act, model.options.timestep)  # an integrator goes on where nothing moves
+
+    def end(gravity):
+        there = eqx.tree_at(lambda m: m.options.gravity, model, gravity)
+        states = uk.rollout(there, state, jnp.ones((2, model.nu)), law)
+        return states.time[-1] + states.act.sum() + states.q.sum()
+
+    assert not jax.grad(end)(model.options.gravity).any()
+
+
+def test_every_function_answers(model):
+    state = uk.initial_state(model)
+    assert uk.inverse(model, state, jnp.zeros(0)).shape == (0,)
+    assert [len(rate) for rate in uk.vector_field(model, state)] == [0, 0, model.na]
+    assert uk.energy(model, state).kinetic == 0
+    assert not uk.contacts(model, state).active.any()
+    assert uk.refresh(model).nv == 0
+    with pytest.raises(uk.InputError, match="no degrees of freedom"):
+        uk.check_gradients(model)

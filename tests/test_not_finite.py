@@ -1,0 +1,129 @@
+"""NaN and infinity are never dropped: wherever they act, the next state is not finite and says so."""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ukemi as uk
+from ukemi.model import as_input
+
+# a ball on the floor, at a limit, driven by a servo that is clamped, and touched by one that is moved by hand
+SCENE = """
+<mujoco>
+  <option timestep="0.005" density="1.2" viscosity="1e-3" wind="1 0 0"/>
+  <custom><numeric name="restitution" data="0.5"/></custom>
+  <worldbody>
+    <geom type="plane" size="1 1 .1" margin=".001"/>
+    <body pos="0 0 .09" gravcomp=".1">
+      <joint name="x" type="slide" axis="1 0 0" limited="true" range="-1 .01" damping=".1" stiffness="1"/>
+      <joint name="z" type="slide" axis="0 0 1" frictionloss=".1"/>
+      <geom type="sphere" size=".1"/>
+    </body>
+    <body mocap="true" pos=".18 0 .1"><geom type="sphere" size=".1"/></body>
+  </worldbody>
+  <actuator>
+    <position joint="x" kp="10" ctrlrange="-1 .1"/>
+    <general joint="x" dyntype="filter" dynprm=".1" gear="2" gainprm="3"/>
+  </actuator>
+</mujoco>
+"""
+SLOW = pytest.mark.slow
+LAWS = [
+    pytest.param(uk.Soft(integrator="RK4"), id="newton"),
+    pytest.param(uk.Soft(solver="CG", cone="elliptic", integrator="implicitfast"), id="cg"),
+    pytest.param(uk.Soft(solver="PGS", iterations=2000), id="pgs", marks=SLOW),
+    pytest.param(uk.LCP(), id="lcp"),
+    pytest.param(uk.Impact(), id="impact", marks=SLOW),
+    pytest.param(uk.Adaptive(), id="adaptive"),
+]
+
+
+@pytest.fixture(scope="module")
+def scene():
+    model = uk.load(SCENE)
+    state = uk.initial_state(model, q=[0.02, 0.0], v=[0.1, -0.2])
+    pos, quat = jnp.asarray([[0.18, 0.0, 0.1]]), jnp.asarray([[1.0, 0.0, 0.0, 0.0]])
+    given = uk.Input(jnp.asarray([0.2, 0.1]), jnp.zeros(2), jnp.zeros((model.tree.nb, 6)), pos, quat)
+    return model, state, given
+
+
+@pytest.fixture(scope="module", params=LAWS)
+def step(request):
+    return jax.jit(partial(uk.step, method=request.param))
+
+
+def moved(a, b) -> bool:
+    return not all(jnp.array_equal(getattr(a, name), getattr(b, name)) for name in ("q", "v", "act"))
+
+
+def entries(tree):
+    """Every number of a pytree, as (name, function that replaces it)."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+    values = [leaf for _, leaf in leaves]
+    for k, (path, leaf) in enumerate(leaves):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating) or "keyframes" in str(path) or "cache" in str(path):
+            continue
+        for i in range(leaf.size):
+
+            def replace(change, k=k, i=i, leaf=leaf):
+                flat = np.array(leaf).ravel()
+                flat[i] = change(flat[i])
+                new = [*values[:k], jnp.asarray(flat.reshape(leaf.shape)), *values[k + 1 :]]
+                return jax.tree_util.tree_unflatten(structure, new)
+
+            yield f"{jax.tree_util.keystr(path)}[{i}]", replace
+
+
+def failures(step, scene, which: int, bad: float):
+    """Numbers that act, but that are taken for something else when they are not finite."""
+    before = step(*scene)
+    assert int(before.status) == 0
+    changes = (lambda x: 1.1 * x + 0.013), (lambda x: 0.9 * x - 0.013)
+    for name, replace in entries(scene[which]):
+        given = list(scene)
+        acts = False
+        for change in changes:
+            given[which] = replace(change)
+            acts = acts or moved(step(*given), before)
+        given[which] = replace(lambda x: bad)
+        if acts and step(*given).status == 0:
+            yield name
+
+
+def test_parameters_that_are_no_number_are_not_dropped(step, scene):
+    assert list(failures(step, scene, 0, np.nan)) == []
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_inputs_that_are_not_finite_are_not_dropped(step, scene, bad):
+    assert list(failures(step, scene, 2, bad)) == []
+
+
+def test_states_that_are_not_finite_say_so(step, scene):
+    model, state, given = scene
+    for name in ("q", "v", "act"):
+        there = eqx.tree_at(lambda s, name=name: getattr(s, name), state, getattr(state, name).at[0].set(jnp.nan))
+        after = step(model, there, given)
+        assert after.status & uk.Status.NOT_FINITE
+        assert not all(jnp.isfinite(getattr(after, part)).all() for part in ("q", "v", "act"))
+
+
+def test_a_rollout_under_jit_does_not_hang_in_the_air():
+    model = uk.load("quadrotor")
+    state = uk.initial_state(model)
+    ctrls = jnp.zeros((12, model.nu)).at[6:].set(jnp.nan)
+    states = jax.jit(uk.rollout)(model, state, ctrls)
+    assert np.array_equal(states.status == 0, np.arange(12) < 6)
+    assert jnp.isnan(states.v[6:]).any(-1).all()
+
+
+@pytest.mark.parametrize("law", [uk.Soft(), uk.LCP()], ids=["soft", "lcp"])
+def test_masses_below_zero_say_so(law):
+    model = uk.load('<mujoco><worldbody><body><freejoint/><geom size=".1"/></body></worldbody></mujoco>')
+    state = uk.initial_state(model)
+    lighter = eqx.tree_at(lambda m: m.bodies.mass, model, -model.bodies.mass)
+    assert jax.jit(law.step)(lighter, state, as_input(model, None)).status & uk.Status.NOT_FINITE
