@@ -25,7 +25,8 @@ class Status(enum.IntFlag):
 
 
 SENTENCES = {
-    Status.NOT_CONVERGED: "the constraint solver did not converge; raise its iterations or soften the contacts",
+    Status.NOT_CONVERGED: "the constraint solver did not converge; raise its iterations or soften the contacts, or keep "
+    "closed loops from singular configurations",
     Status.CONTACT_OVERFLOW: "more contacts arose than the model can hold and the farthest were dropped; "
     "load it with a larger `contacts=`",
     Status.TOO_MANY_IMPACTS: "more impacts followed each other in a step than the law resolves, and the motion stopped "
@@ -34,7 +35,8 @@ SENTENCES = {
     "only the nearest; load the model with a larger `contacts=` or lessen the width",
     Status.STEPS_EXHAUSTED: "the adaptive integrator ran out of steps before the end of a time step, and the motion is "
     "cut short; raise its max_steps or its tolerances, shorten the time step or soften the contacts",
-    Status.NOT_FINITE: "a position or velocity is infinite or NaN; reduce the time step or the forces",
+    Status.NOT_FINITE: "a position, velocity or activation is infinite or NaN, or a mass matrix is not positive; look for "
+    "NaN in parameters and controls, reduce the time step or the forces",
 }
 
 
