@@ -164,39 +164,22 @@ def test_labels():
 @pytest.mark.parametrize(
     "given, said",
     [
-        ("a" * 5000, "(5000 characters) cannot be the path"),
-        ("x/" * 3000 + "a.xml", "cannot be the path"),
-        ("~nobody_of_this_name/a.xml", "cannot be the path"),
-        ("https://example.com/box.xml", "is an address: save the file"),
-        ("package://robot/box.urdf", "is an address"),
-        ('{"robot": 3}', "is neither a path nor XML"),
-        ("a robot\nwith arms", "is neither a path nor XML"),
-        ("box\0.xml", "null characters"),
-        (MJCF.encode("utf-16").decode("latin1"), "null characters"),
-        (MJCF.replace("<geom", "<geom name='\udcff'"), "characters that are not text"),
-        (MJCF + MJCF, "goes on after </mujoco>"),
+        (MJCF + MJCF, "goes on after its end, </mujoco>"),
         ("<mujoco><worldbody>" + "<body>" * 1000 + "</body>" * 1000 + "</worldbody></mujoco>", "500 levels"),
         ("<mujoco><option timestep='1' timestep='2'/></mujoco>", "given twice"),
-        (b"<mujoco/>", "decode it to text"),
     ],
 )
-def test_what_is_no_robot_is_refused_with_what_to_do(given, said):
-    refused = message(given)
-    assert said in refused and len(refused) < 1000
-    assert "Did you mean" not in refused
+def test_text_that_is_not_one_robot(given, said):
+    assert said in message(given)
 
 
 @pytest.mark.parametrize(
     "name, content, said",
     [
-        ("a.xml", MJCF.encode("utf-16"), "save it as UTF-8"),
-        ("a.xml", MJCF.encode("utf-32"), "save it as UTF-8"),
-        ("a.xml", MJCF.replace("<body", "<body name='ä'").encode("latin1"), "is not UTF-8"),
-        ("a.xml", bytes(range(256)), "not a text file"),
+        ("a.xml", MJCF.replace("<body", "<body name='ä'").encode("latin1"), "names that are not UTF-8"),
         ("a.mjb", bytes(100), "from_binary_path"),
         ("a.stl", b"solid a", "is a mesh"),
         ("a.txt", MJCF.encode(), "rename it to one of .xml"),
-        ("a.xml", b" \n", "is empty"),
         ("a.xml", b"<mujoco><include file='a.xml'/></mujoco>", "must not include one another"),
     ],
 )
@@ -206,10 +189,7 @@ def test_a_file_that_is_no_robot_is_refused_with_what_to_do(tmp_path, name, cont
     assert said in message(path) and name in message(path)
 
 
-def test_what_is_no_file_is_refused(tmp_path, monkeypatch):
-    assert "not a regular file" in message("/dev/null")
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    assert "cannot be the path" in message(tmp_path / "loop")
+def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
     path = write(tmp_path, "robot.xml", MJCF)
 
     def forbidden(self):
@@ -219,21 +199,7 @@ def test_what_is_no_file_is_refused(tmp_path, monkeypatch):
     assert "cannot be read: Permission denied" in message(path)
 
 
-@pytest.mark.parametrize(
-    "text, said",
-    [
-        ("<robot name='r'><link name='a'/></robot>", "nothing is joined"),
-        ("<robot name='r'><!-- <joint/> --><link name='a'/></robot>", "nothing is joined"),
-        ("<robot name='r' xmlns:xacro='x'><xacro:include filename='a'/></robot>", "'<xacro:include'"),
-        (URDF_BOX.replace("0 0 1", "0 0 ${up}"), "'${up}'"),
-        (URDF_BOX.replace("0 0 1", "0 0 $(arg up)"), "'$(arg up)'"),
-    ],
-)
-def test_urdf_that_is_not_finished_is_refused(tmp_path, text, said):
-    for given in (text, write(tmp_path, "robot.urdf", text)):
-        assert said in message(given)
-
-
-def test_urdf_that_xacro_has_expanded_loads():
+def test_comments_do_not_count():
     done = URDF_BOX.replace("<robot", "<!-- made from <xacro:macro> ${x} --><robot xmlns:xacro='http://ros.org/xacro'")
     assert source.read(done).nv == 1
+    assert "nothing is joined" in message("<robot name='r'><!-- <joint/> --><link name='a'/></robot>")

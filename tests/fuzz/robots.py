@@ -73,7 +73,8 @@ SMALL = """
       </body>
     </body>
   </worldbody>
-  <actuator><general name='a' joint='x' gear='2' ctrlrange='-2 2' ctrllimited='true' dyntype='filter' dynprm='0.2'/></actuator>
+  <actuator><general name='a' joint='x' gear='2' ctrlrange='-2 2' ctrllimited='true' dyntype='filter'
+    dynprm='0.2'/></actuator>
   <keyframe><key name='k' qpos='0.1 0 0.2' qvel='0 1 0'/></keyframe>
 </mujoco>
 """
