@@ -69,7 +69,7 @@ def test_a_compiled_model_is_looked_through_too():
 
 
 def test_a_mass_of_nan_is_not_one_left_out():
-    body = BODY.replace('size', 'mass="nan" size')
+    body = BODY.replace("size", 'mass="nan" size')
     refused(f"<mujoco><worldbody>{body}</worldbody></mujoco>", "mass of NaN")
 
 
@@ -77,3 +77,52 @@ def test_what_has_a_meaning_loads():
     text = BODY.replace('name="j"', 'name="j" damping="-1" stiffness="-1" limited="false" range="-1 1"')
     text = text.replace('name="g"', 'name="g" solref="-100 -1"')
     assert uk.load(f"<mujoco><worldbody>{text}</worldbody></mujoco>").nv == 1
+
+
+JOINED = f"<mujoco><worldbody>{BODY}</worldbody><keyframe><key name='k'/></keyframe></mujoco>"
+
+
+@pytest.mark.parametrize(
+    "field, row, value, message",
+    [
+        ("body_mass", 1, 0.0, "body 'b': mass or inertia is 0"),
+        ("body_quat", 1, 0.0, "body 'b': quat is zero"),
+        ("jnt_axis", 0, 0.0, "joint 'j': axis is zero"),
+        ("jnt_range", 0, (1, -1), "joint 'j': range goes from 1 to -1"),
+        ("jnt_range", 0, (float("inf"), float("inf")), "joint 'j': range goes from inf"),
+        ("dof_invweight0", 0, float("nan"), "joint 'j': its inverse weight is nan"),
+    ],
+)
+def test_what_the_compiler_sees_to_is_seen_to_after_edits(field, row, value, message):
+    m = mujoco.MjModel.from_xml_string(JOINED)
+    m.jnt_limited[0] = True
+    m.jnt_range[0] = -1, 1
+    getattr(m, field)[row] = value
+    refused(m, message)
+
+
+def test_zero_quaternions_of_keyframes():
+    world = "<body mocap='true' name='c'/><body name='b'><freejoint name='j'/><geom size='.1'/></body>"
+    m = mujoco.MjModel.from_xml_string(JOINED.replace(BODY, world))
+    m.key_qpos[0, 3:] = 0
+    m.key_mquat[0] = 0
+    refused(m, "key 'k': qpos of joint 'j' is zero; it must have a direction\n  - key 'k': mquat of body 'c' is zero")
+
+
+def test_iterations_and_restitution():
+    refused('<mujoco><option iterations="-1"/></mujoco>', "option: iterations is -1")
+    custom = "</worldbody><custom><numeric name='restitution' data='nan'/></custom>"
+    refused(JOINED.replace("</worldbody>", custom), "restitution must be between 0 and 1")
+
+
+@pytest.mark.parametrize("joint", ['damping="-1"', 'limited="true" range="-inf inf"', 'limited="true" range="0.1 inf"'])
+def test_negative_damping_and_infinite_limits_move_as_in_mujoco(joint):
+    text = BODY.replace('name="j"', f'name="j" type="slide" {joint}')
+    m = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{text}</worldbody></mujoco>")
+    d = mujoco.MjData(m)
+    d.qvel[:] = 0.5
+    model = uk.load(m)
+    state = uk.step(model, uk.initial_state(model, v=d.qvel.copy()))
+    mujoco.mj_step(m, d)
+    assert state.status == 0
+    assert state.v[0] == pytest.approx(d.qvel[0], rel=1e-12)

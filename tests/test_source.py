@@ -159,3 +159,47 @@ def test_labels():
     assert source.label("robots/a.xml") == "'robots/a.xml'"
     assert source.label(MJCF) == "XML text"
     assert source.label(source.builtin_names()[0]).startswith("built-in model")
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        (MJCF + MJCF, "goes on after its end, </mujoco>"),
+        ("<mujoco><worldbody>" + "<body>" * 1000 + "</body>" * 1000 + "</worldbody></mujoco>", "500 levels"),
+        ("<mujoco><option timestep='1' timestep='2'/></mujoco>", "given twice"),
+    ],
+)
+def test_text_that_is_not_one_robot(given, said):
+    assert said in message(given)
+
+
+@pytest.mark.parametrize(
+    "name, content, said",
+    [
+        ("a.xml", MJCF.replace("<body", "<body name='ä'").encode("latin1"), "names that are not UTF-8"),
+        ("a.mjb", bytes(100), "from_binary_path"),
+        ("a.stl", b"solid a", "is a mesh"),
+        ("a.txt", MJCF.encode(), "rename it to one of .xml"),
+        ("a.xml", b"<mujoco><include file='a.xml'/></mujoco>", "must not include one another"),
+    ],
+)
+def test_a_file_that_is_no_robot_is_refused_with_what_to_do(tmp_path, name, content, said):
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert said in message(path) and name in message(path)
+
+
+def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
+    path = write(tmp_path, "robot.xml", MJCF)
+
+    def forbidden(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", forbidden)  # an administrator may read everything
+    assert "cannot be read: Permission denied" in message(path)
+
+
+def test_comments_do_not_count():
+    done = URDF_BOX.replace("<robot", "<!-- made from <xacro:macro> ${x} --><robot xmlns:xacro='http://ros.org/xacro'")
+    assert source.read(done).nv == 1
+    assert "nothing is joined" in message("<robot name='r'><!-- <joint/> --><link name='a'/></robot>")

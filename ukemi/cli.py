@@ -109,7 +109,7 @@ def _read(source: str):
         return read(source)
     except ModelFileError as error:
         listing = ", ".join(builtin_names())
-        if Path(source).exists() or listing in str(error):
+        if os.path.exists(source) or listing in str(error):
             raise
         raise ModelFileError(f"{error}\nBuilt-in models: {listing}") from None
 
@@ -206,8 +206,8 @@ def _controls(arguments, model, state, source, steps: int, keyframe):
     import numpy as np
 
     low, high = np.full(model.nu, -1.0), np.full(model.nu, 1.0)
-    limited = np.asarray(model.actuators.layout.ctrl_limited, bool)
     span = np.asarray(model.actuators.ctrl_range)
+    limited = np.asarray(model.actuators.layout.ctrl_limited, bool) & np.isfinite(span).all(-1)
     low[limited], high[limited] = span[limited, 0], span[limited, 1]
     if arguments.ctrl == "random":
         hold = max(1, round(_RANDOM_HOLD / float(model.options.timestep)))

@@ -148,6 +148,7 @@ def _joints(m) -> m_.Joints:
         springs=bool(np.any(m.jnt_stiffness)),
         turning_springs=bool(np.any(m.jnt_stiffness[np.isin(m.jnt_type, (tree_.BALL, tree_.FREE))])),
         damped=bool(np.any(m.dof_damping)),
+        slowed=bool(np.any(m.dof_damping > 0)),
     )
     return m_.Joints(
         pos=_f(m.jnt_pos),
@@ -175,6 +176,8 @@ def _limit_rows(m) -> np.ndarray:
     rows = []
     for j in np.nonzero(m.jnt_limited)[0]:
         low, high = m.jnt_range[j]
+        if np.isinf(high) and (np.isinf(low) or m.jnt_type[j] == tree_.BALL):
+            continue  # an infinite distance has no row; if one side is finite, that is the nearer one
         both = m.jnt_type[j] != tree_.BALL and high - low <= 2 * m.jnt_margin[j]
         rows += [(j, -1), (j, 1)] if both else [(j, 0)]
     return np.array(rows, np.int32).reshape(-1, 2)
@@ -232,7 +235,7 @@ def _restitution(m, kind, n: int) -> np.ndarray:
         entries = m.tuple_adr[listed] + np.arange(m.tuple_size[listed])
         entries = entries[np.array(m.tuple_objtype)[entries] == int(kind)]
         out[np.array(m.tuple_objid)[entries]] = np.array(m.tuple_objprm)[entries]
-    if ((out < 0) | (out > 1)).any():
+    if not ((out >= 0) & (out <= 1)).all():
         raise ModelFileError(f"{_title(m)}: restitution must be between 0 and 1, not {out.min():g} to {out.max():g}.")
     return out
 

@@ -76,6 +76,7 @@ class JointLayout(Static):
     springs: bool
     turning_springs: bool  # springs of rotations: of ball and free joints
     damped: bool
+    slowed: bool  # some damping is positive, without which Euler takes none implicitly, as MuJoCo
 
 
 class Geoms(eqx.Module):

@@ -54,6 +54,11 @@ def builtin_names() -> list[str]:
     return sorted(entry.name.removesuffix(".xml") for entry in entries if entry.name.endswith(".xml"))
 
 
+def builtin_text(name: str) -> str:
+    """The file of a model that comes with Ukemi."""
+    return (resources.files("ukemi") / "models" / f"{name}.xml").read_text(encoding="utf-8")
+
+
 def label(source: Source) -> str:
     """How error messages and reports refer to `source`."""
     if isinstance(source, str) and _is_text(source):
@@ -118,7 +123,13 @@ def _check_text(text: str, where: str) -> None:
         raise ModelFileError(f"{where} is JSON; robots are described in MJCF or URDF, which are XML")
     if "\0" in text or "\ufffd" in text[:2] or _has_surrogates(text):
         raise ModelFileError(f"{where} is not text in UTF-8, as robot files are: save it in that encoding")
-    urdf = "<robot" in text
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)  # xacro itself leaves comments
+    root = re.search(r"<\s*([A-Za-z_][\w:.-]*)", text)
+    name = root[1] if root else ""
+    rest = text.partition(f"</{name}>")[2].strip()
+    if rest:
+        raise ModelFileError(f"{where} goes on after its end, </{name}>: remove {rest[:_SHOWN]!r}")
+    urdf = name == "robot"
     if urdf and _MACRO.search(text):
         raise ModelFileError(f"{where} holds xacro macros: expand them first, xacro robot.xacro > robot.urdf")
     if urdf and "<joint" not in text:
@@ -134,7 +145,7 @@ def _read_str(source: str) -> Parsed:
     if not source.strip():
         raise ModelFileError("the model source is an empty string: pass a file's path, its text or a built-in name")
     if source in builtin_names():
-        text = (resources.files("ukemi") / "models" / f"{source}.xml").read_text(encoding="utf-8")
+        text = builtin_text(source)
         return _compile(lambda: mujoco.MjSpec.from_string(text), label(source), text)
     _refuse_other_kinds(source)
     if _is_name(source):
@@ -153,6 +164,10 @@ def _read_file(path: Path) -> Parsed:
         inside = sorted(p.name for p in path.iterdir() if p.suffix.lower() in _FILE_SUFFIXES)
         hint = f": pass one of its files ({', '.join(inside[:8])})" if inside else " without MJCF or URDF files"
         raise ModelFileError(f"'{path}' is a directory{hint}")
+    if path.suffix.lower() == ".mjb":
+        raise ModelFileError(f"'{path}' is a compiled model: pass mujoco.MjModel.from_binary_path(...) of it")
+    if path.suffix.lower() in (".stl", ".obj", ".msh", ".dae"):
+        raise ModelFileError(f"'{path}' is a mesh: pass the robot file that refers to it")
     if not path.is_file():
         raise ModelFileError(f"'{path}' is no ordinary file")
     try:
@@ -176,7 +191,11 @@ def _compile(
     """Run MuJoCo's parser and compiler and turn their exceptions into one that says what, where and what to do."""
     try:
         spec = describe()
-        return spec.compile(), spec
+        model = spec.compile()
+        model.names.decode()
+        return model, spec
+    except UnicodeDecodeError as error:
+        raise ModelFileError(f"{where} has names that are not UTF-8 ({error}): save it in that encoding") from None
     except (ValueError, TypeError, RuntimeError, mujoco.FatalError) as error:
         reason = " ".join(str(error).split())
     raise ModelFileError(f"{where} cannot be loaded. MuJoCo says: {reason}{_advice(reason, source)}")
@@ -193,6 +212,14 @@ def _advice(reason: str, source: str | Path | mujoco.MjSpec) -> str:
         if isinstance(source, str):
             return advice + "; relative paths in XML text start at the working directory: pass the file's path instead"
         return advice + ", or correct the paths (compiler meshdir, texturedir, assetdir)"
+    if "could not find decoder" in reason:
+        return f"\nMuJoCo knows robot files by their suffix: rename it to one of {', '.join(_FILE_SUFFIXES)}"
+    if "already included" in reason:
+        return "\nFiles must not include one another, or the same one twice: remove that <include>"
+    if "DEPTH_EXCEEDED" in reason:
+        return "\nXML of more than 500 levels is not read: attach bodies higher up"
+    if "PARSING_ATTRIBUTE" in reason:
+        return "\nThe text is not well-formed XML: an attribute of that element is given twice, or lacks quotes"
     if "XML parse error" in reason:
         return "\nThe text is not well-formed XML: check the tags at that line"
     if "Unrecognized XML model type" in reason:

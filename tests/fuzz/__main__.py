@@ -13,6 +13,11 @@ from pathlib import Path
 PATIENCE = 1200  # seconds that a batch may take
 LAWS = ("Soft", "LCP", "Soft CG", "Impact", "Adaptive")
 BATCHES = {
+    "files": """
+from fuzz import files
+found, count = files.tally({seed}, 500, 10)
+count = count._asdict()
+""",
     "calls": """
 from fuzz import calls
 found = calls.run({seed}, 500)

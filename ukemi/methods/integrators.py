@@ -57,7 +57,7 @@ class Slope(NamedTuple):
 def takes_slope(integrator: str, model: Model) -> bool:
     """Whether the integrator differs from explicit use of the acceleration."""
     disabled = model.options.layout.disabled
-    damped = model.joints.layout.damped and not {"eulerdamp", "damper"} & set(disabled)
+    damped = model.joints.layout.slowed and not {"eulerdamp", "damper"} & set(disabled)
     return integrator.startswith("implicit") or (integrator == "Euler" and damped)
 
 
