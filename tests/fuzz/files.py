@@ -114,7 +114,11 @@ def examine(xml: str, rng: np.random.Generator, stepped: bool = False) -> tuple[
         model = uk.load(xml)
     except uk.UkemiError as error:
         said = str(error)
-        vague = len(said) < 20 or len(said) > 20_000 or not re.search(r"['\"<>]|line \d|option|Line number|XML", said)
+        vague = (
+            len(said) < 20
+            or len(said) > 20_000
+            or not re.search(r"['\"<>]|line \d|option|Line number|XML|; it must", said)
+        )
         return ("refused in words that name nothing" if vague else ""), said, 0
     except BaseException as error:  # any other is what is looked for
         return f"{type(error).__name__} from uk.load", str(error), 0
