@@ -112,7 +112,7 @@ def test_zero_quaternions_of_keyframes():
 def test_iterations_and_restitution():
     refused('<mujoco><option iterations="-1"/></mujoco>', "option: iterations is -1")
     custom = "</worldbody><custom><numeric name='restitution' data='nan'/></custom>"
-    refused(JOINED.replace("</worldbody>", custom), "restitution must be between 0 and 1")
+    refused(JOINED.replace("</worldbody>", custom), "its restitution is nan; <custom> must give 0 to 1")
 
 
 @pytest.mark.parametrize("joint", ['damping="-1"', 'limited="true" range="-inf inf"', 'limited="true" range="0.1 inf"'])

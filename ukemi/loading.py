@@ -235,8 +235,11 @@ def _restitution(m, kind, n: int) -> np.ndarray:
         entries = m.tuple_adr[listed] + np.arange(m.tuple_size[listed])
         entries = entries[np.array(m.tuple_objtype)[entries] == int(kind)]
         out[np.array(m.tuple_objid)[entries]] = np.array(m.tuple_objprm)[entries]
-    if not ((out >= 0) & (out <= 1)).all():
-        raise ModelFileError(f"{_title(m)}: restitution must be between 0 and 1, not {out.min():g} to {out.max():g}.")
+    wrong = ~((out >= 0) & (out <= 1))
+    if wrong.any():
+        k, word = int(np.argmax(wrong)), mujoco.mju_type2Str(kind)
+        name = _names(m)(word, n)[k]
+        raise ModelFileError(f"{word} '{name}': its restitution is {out[k]:g}; <custom> must give 0 to 1")
     return out
 
 
