@@ -102,7 +102,8 @@ def array(name: str, value, dtype) -> Array:
             raise InputError(f"{name} holds {value.dtype}; it must hold real numbers.")
         if not isinstance(value, Tracer) and not np.isfinite(_cast(value, dtype)).all():
             raise InputError(f"{name} holds NaN or infinity.")
-        return jnp.asarray(value, dtype)
+        # a copy of NumPy's: JAX would share its memory, which may be written to before a step has read it
+        return jnp.array(value, dtype) if isinstance(value, np.ndarray) else jnp.asarray(value, dtype)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InputError(f"{name} is {kind(given)}, {shown(given)}; it must be an array of real numbers.") from error
 

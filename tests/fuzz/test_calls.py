@@ -229,3 +229,13 @@ def test_a_broken_state_is_flagged_and_not_refused():
     model = uk.load("pendulum")
     broken = changed(uk.initial_state(model), q=jnp.full(1, jnp.nan))
     assert int(uk.step(model, broken).status) & uk.Status.NOT_FINITE
+
+
+def test_what_numpy_shares_is_copied():
+    """JAX takes aligned memory of NumPy's as it is; a simulator's own buffers are written to by its next step."""
+    memory = np.zeros(64 + 8 * MODEL.nv, np.uint8)
+    start = -memory.ctypes.data % 64
+    v = memory[start : start + 8 * MODEL.nv].view(np.float64)
+    state = uk.initial_state(MODEL, v=v)
+    v[:] = 1.0
+    assert not state.v.any()
