@@ -159,6 +159,7 @@ def test_impacts_beyond_the_bound_are_reported():
         BALL.replace("</worldbody>", '<geom type="plane" size="5 5 .1" pos="0 0 .12" euler="180 0 0"/></worldbody>')
     )
     two = eqx.tree_at(lambda m: m.geoms.restitution, two, jnp.ones(3))
+    state = uk.initial_state(two, q=state.q, v=state.v)
     after = uk.step(two, state, None, uk.Impact(impacts=2))
     assert after.status == uk.Status.TOO_MANY_IMPACTS
     assert deepest(two, jax.tree.map(lambda x: x[None], after)) > -ALLOWED
