@@ -102,3 +102,15 @@ def test_next_states_of_a_stack_that_settles(offset, tilt):
     report = compare_states(converged(m), uk.load(m), samples)
     assert report.lost == report.overflow == report.unsolved == 0 and report.contacts > 2000
     assert all(error < BOUNDS[stage] for stage, error in report.errors.items()), report
+
+
+def test_same_contact_of_nearly_parallel_edges():
+    """Where the two lines cross is rounding: as in MuJoCo, the contact is near the middle of the first edge."""
+    rng, sit = np.random.default_rng(9), turn_x(np.pi / 4)
+    shapes_a, shapes_b = [], []
+    for _ in range(BATCH):
+        a, b = (np.array([length, width, width]) for length, width in rng.uniform(0.05, 0.3, (2, 2)))
+        up = np.array([rng.uniform(-0.1, 0.1), 0.0, (a[1] + b[1]) * 2**0.5 + rng.choice([1e-4, 1e-2])])
+        shapes_a.append(Shape(np.zeros(3), sit, a))
+        shapes_b.append(Shape(up, turned(np.array([0.0, 0.0, 1.0]), rng.uniform(1.2e-8, 2.4e-8)) @ sit, b))
+    assert compare("box", "box", shapes_a, shapes_b, tol=1e-6) > 200

@@ -54,7 +54,7 @@ class _Tolerance(NamedTuple):
     @staticmethod
     def of(dtype) -> "_Tolerance":
         if dtype == jnp.float64:
-            return _Tolerance(1e-13, 1e-16, 1e-9, 1e-14, 1e-12, 0.0)
+            return _Tolerance(1e-13, 1e-16, 1e-9, 1e-14, 1e-15, 0.0)
         return _Tolerance(1e-6, 1e-7, 1e-5, 1e-10, 3e-6, 3e-6)
 
 
@@ -134,7 +134,8 @@ def _edge_contact(pose: _Pose, chosen: _Axis) -> tuple[Array, Array, Array]:
     half_a, half_b = dot(along_a, size_a), dot(pick_b, size_b)
     gap = corner_b - corner_a
     u, v, cosine = dot(gap, along_a), dot(gap, along_b), dot(along_a, along_b)
-    s = (u - cosine * v) / jnp.where(parallel, 1.0, squared)
+    along = squared < smallest(squared)  # where the lines cross is then rounding: begin at the middle
+    s = jnp.where(along, 0.0, (u - cosine * v) / jnp.where(along, 1.0, squared))
     t = clamp(cosine * clamp(s, -half_a, half_a) - v, -half_b, half_b)
     s = clamp(u + cosine * t, -half_a, half_a)
     on_a = corner_a + along_a * s[:, None]
