@@ -13,6 +13,12 @@ WORLDS = {
         <body pos="0 0 .05"><geom type="sphere" size=".1"/></body>
         <body mocap="true"><geom type="sphere" size=".1"/><site name="s"/></body>
       </worldbody><actuator><general name="a" site="s" dyntype="integrator"/></actuator></mujoco>""",
+    "joined": """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 .1"/>
+        <body name="held"><geom size=".1"/></body>
+        <body name="hand" mocap="true" pos="0 0 .05"><geom name="palm" size=".1"/></body>
+      </worldbody>
+      <equality><weld body1="hand" body2="held"/><connect body1="held" body2="hand" anchor="0 0 0"/></equality>
+      <contact><pair geom1="floor" geom2="palm"/></contact></mujoco>""",
 }
 LAWS = [uk.Soft(), uk.Soft(solver="CG", integrator="implicitfast"), uk.Soft(solver="PGS", integrator="implicit")]
 LAWS += [uk.Soft(integrator="RK4", cone="elliptic"), uk.LCP(), uk.Impact(), uk.Adaptive()]
@@ -45,7 +51,8 @@ def test_every_function_answers(model):
     assert uk.inverse(model, state, jnp.zeros(0)).shape == (0,)
     assert [len(rate) for rate in uk.vector_field(model, state)] == [0, 0, model.na]
     assert uk.energy(model, state).kinetic == 0
-    assert not uk.contacts(model, state).active.any()
+    report = uk.contacts(model, state)
+    assert report.active.sum() == len(model.pairs.layout.geoms) and not report.force.any()
     assert uk.refresh(model).nv == 0
     with pytest.raises(uk.InputError, match="no degrees of freedom"):
         uk.check_gradients(model)

@@ -20,6 +20,7 @@ OF_BODY = {
     'geom name="g" pos="nan 0 0"': "geom 'g': pos is nan",
     'geom name="g" friction="-1"': "geom 'g': friction is -1",
     'geom name="g" margin="inf"': "geom 'g': margin is inf",
+    'geom name="g" gap="-1"': "geom 'g': gap is -1",
     'geom name="g" solref="nan 1"': "geom 'g': solref is nan",
     'joint name="j" armature="-1"': "joint 'j': armature is -1",
     'joint name="j" frictionloss="-1"': "joint 'j': frictionloss is -1",
@@ -29,6 +30,13 @@ OF_BODY = {
 }
 AFTER = {
     '<actuator><motor name="a" joint="j" gear="nan"/></actuator>': "actuator 'a': gear is nan",
+    '<actuator><general name="a" joint="j" dyntype="filter" dynprm="0"/></actuator>': (
+        r"actuator 'a': time constant \(dynprm\) is 0; it must be finite and positive"
+    ),
+    '<actuator><general name="a" joint="j" dyntype="filterexact" dynprm="-1"/></actuator>': (
+        r"actuator 'a': time constant \(dynprm\) is -1"
+    ),
+    '<contact><pair geom1="g" geom2="h" gap="-1"/></contact>': "pair 0: gap is -1",
     '<keyframe><key name="k" qpos="nan"/></keyframe>': "key 'k': qpos is nan",
     '<contact><pair geom1="g" geom2="h" friction="-1 1 1 1 1"/></contact>': "pair 0: friction is -1",
 }
@@ -74,6 +82,8 @@ def test_a_mass_of_nan_is_not_one_left_out():
 
 
 def test_what_has_a_meaning_loads():
+    exact = "<actuator><general joint='j' dyntype='filterexact' dynprm='0'/></actuator>"  # follows its input at once
+    assert uk.load(f"<mujoco><worldbody>{BODY}</worldbody>{exact}</mujoco>").na == 1
     text = BODY.replace('name="j"', 'name="j" damping="-1" stiffness="-1" limited="false" range="-1 1"')
     text = text.replace('name="g"', 'name="g" solref="-100 -1"')
     assert uk.load(f"<mujoco><worldbody>{text}</worldbody></mujoco>").nv == 1

@@ -199,6 +199,19 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
     assert "cannot be read: Permission denied" in message(path)
 
 
+def test_paths_of_bytes(tmp_path):
+    class Bytes:
+        def __fspath__(self):
+            return bytes(write(tmp_path, "robot.xml", MJCF))
+
+    assert source.read(Bytes()).nv == 6
+
+
+def test_addresses_of_files_are_no_web_addresses():
+    for given in ("file:///robots/a.xml", "package://robots/a.urdf"):
+        assert "pass the path of the file" in message(given) and "web" not in message(given)
+
+
 def test_comments_do_not_count():
     done = URDF_BOX.replace("<robot", "<!-- made from <xacro:macro> ${x} --><robot xmlns:xacro='http://ros.org/xacro'")
     assert source.read(done).nv == 1

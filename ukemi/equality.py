@@ -4,7 +4,7 @@ from typing import NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from ukemi import spatial
 from ukemi.kinematics import Kinematics, Velocities, accumulate, frames, point_jacobian
@@ -99,7 +99,7 @@ def _points(model: Model, kin: Kinematics, velocity: Velocities, q, v, index: np
 def _three(J: Array, residual: Array, depth: Array, weight: Array, drift: Array, index: np.ndarray) -> _Part:
     """Rows of constraints with three residuals each: (n, 3, nv), (n, 3), (n,), (n,), (n, 3)."""
     return _Part(
-        J.reshape(-1, J.shape[-1]),
+        lax.collapse(J, 0, 2),  # as a matrix, of no columns where nothing moves
         residual.reshape(-1),
         jnp.repeat(depth, 3),
         jnp.repeat(weight, 3),

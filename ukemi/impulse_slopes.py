@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from ukemi import impulse as i_
 from ukemi.constraint import Frame
@@ -48,7 +48,7 @@ class RowSlopes(NamedTuple):
 def contact_slopes(kinds: RowKinds, stepping: i_.Stepping, motion: Motion, z: OfRows, follow: Follow) -> RowSlopes:
     """Slopes of the contacts."""
     frame, dim = motion.frame, kinds.dim
-    model, nv = frame.model, len(frame.v)
+    model = frame.model
     n, h = kinds.contacts, model.options.timestep
     side, bounce = z.side.reshape(n, dim), z.bounce.reshape(n, dim)[:, 0]
     prm = contact_parameters(model, frame.contacts.pair)
@@ -78,7 +78,7 @@ def contact_slopes(kinds: RowKinds, stepping: i_.Stepping, motion: Motion, z: Of
     pull, drag = (ridden(model.tree, turning, *pair) for pair in zip(forces, [J, J], rides, strict=True))
     room = ((0, dim - 1), (0, 0), (0, 0))
     by_velocity = jnp.pad(second[:, 0, :, None] * J[:1], room)
-    ordered = (part.transpose(1, 0, 2).reshape(-1, nv) for part in (rows, by_velocity, jnp.pad(restore, room)))
+    ordered = (lax.collapse(part.transpose(1, 0, 2), 0, 2) for part in (rows, by_velocity, jnp.pad(restore, room)))
     return RowSlopes(pull, drag, *ordered)
 
 

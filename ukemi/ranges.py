@@ -42,10 +42,13 @@ ELEMENTS: dict[str, tuple[str, dict[str, Range]]] = {
     "geom": (
         "geom",
         {"pos": FINITE, "quat": FINITE, "size": NOT_NEGATIVE, "friction": NOT_NEGATIVE, "solmix": NOT_NEGATIVE}
-        | {"margin": FINITE, "gap": FINITE, **SOFTNESS},
+        | {"margin": FINITE, "gap": NOT_NEGATIVE, **SOFTNESS},
     ),
     "site": ("site", {"pos": FINITE, "quat": FINITE}),
-    "pair": ("pair", {"friction": NOT_NEGATIVE, "margin": FINITE, "gap": FINITE, "solreffriction": FINITE, **SOFTNESS}),
+    "pair": (
+        "pair",
+        {"friction": NOT_NEGATIVE, "margin": FINITE, "gap": NOT_NEGATIVE, "solreffriction": FINITE, **SOFTNESS},
+    ),
     "equality": ("eq", {"data": FINITE, **SOFTNESS}),
     "actuator": (
         "actuator",
@@ -75,7 +78,7 @@ LIMITS |= {f"actuator_{name}range": f"actuator_{name}limited" for name in ("ctrl
 
 def meaningless(m: mujoco.MjModel) -> list[str]:
     """Every attribute of a compiled model whose value means nothing, with its element."""
-    found = [*_options(m), *_coordinates(m), *_elements(m), *_limits(m), *_directions(m)]
+    found = [*_options(m), *_coordinates(m), *_elements(m), *_limits(m), *_directions(m), *_filters(m)]
     return [*dict.fromkeys(found or _derived(m))]
 
 
@@ -114,6 +117,14 @@ def _limits(m) -> Iterator[str]:
         for k in np.nonzero(wrong & np.array(getattr(m, flag), bool))[0]:
             element = "joint" if prefix == "jnt" else "actuator"
             yield f"{_name(m, element, k)}: {attribute} goes from {low[k]:g} to {high[k]:g}; it must rise"
+
+
+def _filters(m) -> Iterator[str]:
+    """Time constants of activations that filter; one that steps towards its input by Euler's rule may not be zero."""
+    ranges = {mujoco.mjtDyn.mjDYN_FILTER: POSITIVE, mujoco.mjtDyn.mjDYN_FILTEREXACT: NOT_NEGATIVE}
+    for kind, allowed in ranges.items():
+        for k in np.nonzero(m.actuator_dyntype == int(kind))[0]:
+            yield from _refused(_name(m, "actuator", k), "time constant (dynprm)", m.actuator_dynprm[k, :1], allowed)
 
 
 def _directions(m) -> Iterator[str]:

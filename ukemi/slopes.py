@@ -5,7 +5,7 @@ from typing import NamedTuple, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from ukemi import penalty as p_
 from ukemi import spatial
@@ -37,8 +37,8 @@ def contact_slopes(kinds: RowKinds, frame: Frame, a: Array, follow: Follow) -> C
     J, (Z,), edges = wrench_slopes(turning, [law], [times(cast(Array, m), W) for m in law.by])
     q = ridden(frame.model.tree, turning, cast(Array, law.force), J, Z)
     stiff, damped = edges[:dim], edges[dim:]
-    both = jnp.concatenate([damped, stiff], -1).reshape(-1, 2 * nv)
-    product = spatial.gram(J[:dim].reshape(-1, nv), both)
+    both = lax.collapse(jnp.concatenate([damped, stiff], -1), 0, 2)
+    product = spatial.gram(lax.collapse(J[:dim], 0, 2), both)
     return ConstraintSlopes(q, product[:, :nv], -product[:, nv:])
 
 

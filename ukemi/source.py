@@ -37,7 +37,7 @@ def parse(source: Source) -> Parsed:
     if isinstance(source, str):
         return _read_str(source)
     if isinstance(source, os.PathLike):
-        return _read_file(Path(source))
+        return _read_file(Path(os.fsdecode(source)))
     if isinstance(source, mujoco.MjModel):
         return source, None
     if isinstance(source, mujoco.MjSpec):
@@ -96,6 +96,7 @@ def _refuse_other_kinds(source: str) -> None:
     """Say what a text is that is taken for the path of a file, but cannot be one."""
     shown = repr(source if len(source) <= _SHOWN else source[:_SHOWN] + "…")
     kinds = {
+        "is an address, which is not looked up: pass the path of the file": re.match(r"(file|package)://", source),
         "is a web address: download the file and pass its path": re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", source),
         "is JSON: robots are described in MJCF or URDF, which are XML": source.lstrip()[:1] in ("{", "["),
         "holds a null character, as no path does: pass binary data as a file": "\0" in source,

@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from ukemi import spatial
 from ukemi.contact import Lever, contact_lever
@@ -89,10 +89,10 @@ def wrench_slopes(turning: Turning, changes: list[Change], more: list[Array]) ->
 
 def ridden(tree, turning: Turning, force: Array, J: Array, slope: Array) -> Array:
     """∂(Jᵀφ)/∂q (nv, nv) of wrenches (6, n) with J and their `wrench_slopes`."""
-    S, mask, nv = turning.lever.S, turning.lever.mask, J.shape[-1]
+    S, mask = turning.lever.S, turning.lever.mask
     summed = spatial.gram(mask, times(turning.W.transpose(1, 0, 2), force[:, None])[:, 0].T)
     carried = tree.anc * (spatial.cross_force(S, summed) @ S.T)
-    return carried + spatial.gram(J.reshape(-1, nv), slope.reshape(-1, nv))
+    return carried + spatial.gram(lax.collapse(J, 0, 2), lax.collapse(slope, 0, 2))
 
 
 class Pull(NamedTuple):

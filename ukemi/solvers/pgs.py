@@ -139,7 +139,7 @@ def _dual(kinds: RowKinds, problem: Problem, factor) -> tuple[Lines, ray.Cones]:
     frame = rows.J[n:].reshape(kinds.contacts, kinds.dim, nv)
     goal = rows.aref[n:].reshape(kinds.contacts, kinds.dim)
     if kinds.contacts and not _elliptic(kinds):
-        J.append(_edges(kinds, penalty, frame).reshape(-1, nv))
+        J.append(lax.collapse(_edges(kinds, penalty, frame), 0, 2))
         aref.append(_edges(kinds, penalty, goal).reshape(-1))
         D.append(_edge_stiffness(kinds, penalty).reshape(-1))
     J, aref, D = (jnp.concatenate(part) for part in (J, aref, D))
