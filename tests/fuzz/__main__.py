@@ -28,6 +28,11 @@ from fuzz import gradients
 found, count = gradients.examine({seed} // 5, {law!r})
 count = count._asdict()
 """,
+    "physics": """
+from fuzz import physics
+found, count = physics.examine({seed} // 5, {law!r})
+count = count._asdict()
+""",
 }
 FRAME = """
 import json, os
@@ -62,22 +67,26 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first batch; each next one counts up")
     parser.add_argument("--report", type=Path, default=Path("out/fuzz.json"))
     given = parser.parse_args()
-    parts, counts, findings = given.only.split(","), {}, []
+    parts, findings = given.only.split(","), []
+    counts = {part: {} for part in parts}
     end, seed = time.monotonic() + 60 * given.minutes, given.seed
     given.report.parent.mkdir(parents=True, exist_ok=True)
     while time.monotonic() < end:
         for part in parts:
             count, found = batch(part, seed)
             for name, n in count.items():
-                counts[name] = counts.get(name, 0) + n
+                counts[part][name] = counts[part].get(name, 0) + n
             findings += [[part, *finding] for finding in found]
             left = max(0.0, end - time.monotonic()) / 60
-            print(f"{part} {seed}: {counts}, {len(findings)} findings, {left:.0f} min left", flush=True)
+            print(f"{part} {seed}: {counts[part]}, {len(findings)} findings, {left:.0f} min left", flush=True)
             for finding in found:
                 print("  " + ": ".join(finding), flush=True)
+            report = {"seed": given.seed, "last": [part, seed], "counts": counts, "findings": findings}
+            given.report.write_text(json.dumps(report))
         seed += 1
-        given.report.write_text(json.dumps({"seed": given.seed, "next": seed, "counts": counts, "findings": findings}))
-    print(f"{counts}; {len(findings)} findings; report in {given.report}")
+    for part in parts:
+        print(f"{part}: {counts[part]}, {sum(finding[0] == part for finding in findings)} findings")
+    print(f"report in {given.report}; go on with --seed {seed}")
     return 1 if findings else 0
 
 

@@ -1,0 +1,25 @@
+"""Derivatives of closed loops hold against differences; and the fuzzer sees one that does not."""
+
+import jax
+from fuzz import gradients
+
+import ukemi as uk
+
+
+class Blind(uk.Soft):
+    """Its derivative is that of a step from a state that never changes."""
+
+    def step(self, model, state, inputs):
+        return super().step(model, jax.lax.stop_gradient(state), inputs)
+
+
+def test_derivatives_of_closed_loops():
+    findings, count = gradients.examine(0, "Soft", places=3)
+    assert not findings, findings
+    assert count.compared > 50
+
+
+def test_the_fuzzer_sees_what_is_wrong(monkeypatch):
+    monkeypatch.setitem(gradients.LAWS, "Soft", Blind())
+    findings, _ = gradients.examine(0, "Soft", places=2)
+    assert any("∂/∂q: off by" in finding.fault for finding in findings)
