@@ -1,6 +1,6 @@
 """Run a robot under random controls for very long in single precision and count what goes wrong, silently or not.
 
-    python bench/soak.py [MODEL] [STEPS] [WORLDS]
+    python bench/soak.py [MODEL] [STEPS] [WORLDS] [LAW]
 
 A world whose status says that it failed goes back to its start, as a user's would. Not a number without a status bit is
 a bug.
@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import ukemi as uk
-from ukemi.methods.soft import Soft
 from ukemi.model import Input
 
 CHUNK = 250  # steps between two looks at the result
@@ -36,9 +35,10 @@ class Report:
     highest: float = 0.0  # largest coordinate seen
 
 
-def soak(name: str, steps: int, worlds: int = 16, seed: int = 0, out=None) -> Report:
+def soak(name: str, steps: int, worlds: int = 16, law: str = "Soft", seed: int = 0, out=None) -> Report:
     """Simulate `steps` steps, shared among the worlds."""
     model = uk.load(name)
+    method = getattr(uk, law)()
     low, high = model.actuators.ctrl_range.T
     start = uk.initial_state(model, 0 if model.keyframes.names else None)
     many = jax.tree.map(lambda x: jnp.broadcast_to(x, (worlds, *x.shape)), start)
@@ -48,7 +48,7 @@ def soak(name: str, steps: int, worlds: int = 16, seed: int = 0, out=None) -> Re
         fresh = jax.random.uniform(key, low.shape, low.dtype, low, high)
         ctrl = jnp.where(jnp.round(state.time / model.options.timestep) % HOLD == 0, fresh, ctrl)
         clear = state.status * 0
-        after = Soft().step(model, uk.State(state.q, state.v, state.act, state.time, clear, state.cache), Input(ctrl))
+        after = method.step(model, uk.State(state.q, state.v, state.act, state.time, clear, state.cache), Input(ctrl))
         finite = jnp.isfinite(after.q).all() & jnp.isfinite(after.v).all() & jnp.isfinite(after.act).all()
         failed = (after.status & uk.Status.NOT_FINITE) != 0
         seen = (
@@ -90,6 +90,7 @@ if __name__ == "__main__":
     model = sys.argv[1] if len(sys.argv) > 1 else "humanoid"
     total = int(float(sys.argv[2])) if len(sys.argv) > 2 else 1_000_000
     began = time.time()
-    result = soak(model, total, int(sys.argv[3]) if len(sys.argv) > 3 else 16, out=sys.stdout)
-    print(f"{model}, {time.time() - began:.0f} s: {result}")
+    law = sys.argv[4] if len(sys.argv) > 4 else "Soft"
+    result = soak(model, total, int(sys.argv[3]) if len(sys.argv) > 3 else 16, law, out=sys.stdout)
+    print(f"{model}, {law}, {time.time() - began:.0f} s: {result}")
     sys.exit(result.silent > 0)

@@ -21,13 +21,15 @@ SCENE = """
     <body pos="0 0 .09" gravcomp=".1">
       <joint name="x" type="slide" axis="1 0 0" limited="true" range="-1 .01" damping=".1" stiffness="1"/>
       <joint name="z" type="slide" axis="0 0 1" frictionloss=".1"/>
-      <geom type="sphere" size=".1"/>
+      <geom type="sphere" size=".1" solref="-900 -20"/>
     </body>
     <body mocap="true" pos=".18 0 .1"><geom type="sphere" size=".1"/></body>
   </worldbody>
   <actuator>
     <position joint="x" kp="10" ctrlrange="-1 .1"/>
     <general joint="x" dyntype="filter" dynprm=".1" gear="2" gainprm="3"/>
+    <general joint="z" dyntype="integrator" actlimited="true" actrange="-.3 .3"/>
+    <motor joint="x" forcerange="-1 1"/>
   </actuator>
 </mujoco>
 """
@@ -47,7 +49,7 @@ def scene():
     model = uk.load(SCENE)
     state = uk.initial_state(model, q=[0.02, 0.0], v=[0.1, -0.2])
     pos, quat = jnp.asarray([[0.18, 0.0, 0.1]]), jnp.asarray([[1.0, 0.0, 0.0, 0.0]])
-    given = uk.Input(jnp.asarray([0.2, 0.1]), jnp.zeros(2), jnp.zeros((model.tree.nb, 6)), pos, quat)
+    given = uk.Input(jnp.asarray([0.05, 0.1, 0.2, 0.3]), jnp.zeros(2), jnp.zeros((model.tree.nb, 6)), pos, quat)
     return model, state, given
 
 
@@ -101,6 +103,17 @@ def test_parameters_that_are_no_number_are_not_dropped(step, scene):
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_inputs_that_are_not_finite_are_not_dropped(step, scene, bad):
     assert list(failures(step, scene, 2, bad)) == []
+
+
+@pytest.mark.parametrize("q", [[-1.1], [1.2]])
+@pytest.mark.parametrize("end", [0, 1])
+def test_limits_that_are_no_number_are_not_dropped(q, end):
+    text = '<joint name="j" limited="true" range="-1 1"/><geom size=".1"/>'
+    model = uk.load(f"<mujoco><compiler angle='radian'/><worldbody><body>{text}</body></worldbody></mujoco>")
+    beyond = eqx.tree_at(lambda m: m.joints.range, model, model.joints.range.at[0, end].set(jnp.nan))
+    state = uk.initial_state(model, q=q)
+    assert uk.step(model, state).status == 0
+    assert uk.step(beyond, state).status & uk.Status.NOT_FINITE
 
 
 def test_states_that_are_not_finite_say_so(step, scene):

@@ -108,7 +108,7 @@ def _limit_rows(model: Model, q: Array) -> Block:
     ball = tree.joint_type[joint] == BALL
     value = pick(q, tree.joint_qpos[joint])
     below, above = value - joints.range[joint, 0], joints.range[joint, 1] - value
-    lower = (side < 0) | ((side == 0) & (below < above))
+    lower = (side < 0) | ((side == 0) & ((below < above) | jnp.isnan(below)))  # NaN is kept, from either end
     distance, sign = jnp.where(lower, below, above), jnp.where(lower, 1.0, -1.0)
     first = tree.joint_dof[joint][:, None]
     J = jnp.where(np.arange(model.nv) == first, sign[:, None], 0.0)

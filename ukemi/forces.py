@@ -80,12 +80,17 @@ def saturated(model: Model, qfrc: Array) -> Array:
 
 def _clamped(model: Model, ctrl: Array) -> Array:
     """Controls (nu,) within their ranges, where the file has ranges."""
+    ctrl = _number(ctrl)
     limited = model.actuators.layout.ctrl_limited
     if not limited.any() or "clampctrl" in model.options.layout.disabled:
         return ctrl
     low, high = model.actuators.ctrl_range.T
-    within = jnp.where(jnp.isinf(ctrl), jnp.nan, jnp.clip(ctrl, low, high))  # an infinite control is no control
-    return jnp.where(limited, within, ctrl)
+    return jnp.where(limited, jnp.clip(ctrl, low, high), ctrl)
+
+
+def _number(x: Array) -> Array:
+    """NaN in place of infinities, which limits of controls, activations or forces would make ordinary numbers."""
+    return jnp.where(jnp.isinf(x), jnp.nan, x)
 
 
 def activation_motion(model: Model, kin, q, act: Array, ctrl: Array) -> tuple[Array, Array | None]:
@@ -179,7 +184,7 @@ def clamp_activation(model: Model, act: Array) -> Array:
     if not limited.any():
         return act
     low, high = model.actuators.act_range[owner].T
-    return jnp.where(limited, jnp.clip(act, low, high), act)
+    return jnp.where(limited, jnp.clip(_number(act), low, high), act)
 
 
 def wrap_activation(model: Model, act: Array, length: Array | None) -> Array:

@@ -55,7 +55,7 @@ def deflection_ahead(rule: FromDistance, depth: Array) -> Array:
 def stiffness_damping(model: Model, solref: Array, solimp: Array) -> tuple[Array, Array]:
     """Virtual stiffness k and damping b of the reference spring, from either format of solref."""
     time, ratio = solref[..., 0], solref[..., 1]
-    mixed = (time <= 0) != (ratio <= 0)
+    mixed = ((time <= 0) & (ratio > 0)) | ((time > 0) & (ratio <= 0))
     time, ratio = jnp.where(mixed, 0.02, time), jnp.where(mixed, 1.0, ratio)
     standard = ~(time <= 0)  # NaN, too: it must not be taken for the direct format with its other sign
     if "refsafe" not in model.options.layout.disabled:

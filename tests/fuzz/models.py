@@ -11,13 +11,13 @@ STILL = "<mujoco><default><geom contype='0' conaffinity='0'/></default><worldbod
 EXTREMES = ("ordinary", "masses", "short", "long", "far", "fast", "coincident", "deep")
 
 
-def loops(rng: np.random.Generator) -> str:
-    """Closed loops, at closure and redundant ones too."""
+def loops(shape: np.random.Generator, rng: np.random.Generator) -> str:
+    """Closed loops, at closure and redundant ones too: which kind is drawn from `shape`, numbers from `rng`."""
 
     def axis():
         return " ".join(f"{x:.4f}" for x in rng.normal(size=3))
 
-    kind = rng.integers(4)
+    kind = shape.integers(4)
     if kind == 0:
         coefficients = " ".join(f"{x:.3f}" for x in [0, *rng.normal(size=4) * 0.5])
         return f"""{STILL}<body><joint name="a" axis="{axis()}"/><geom size=".1" pos=".3 0 0"/></body>
@@ -28,10 +28,10 @@ def loops(rng: np.random.Generator) -> str:
             <body pos="0 0 1"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 1 0 0" size=".05"/>
             <body name="end" pos="1 0 0"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 -1" size=".05"/></body></body></body>
             </worldbody><equality><connect body1="end" body2="world" anchor="{0.1 * rng.normal():.3f} 0 -1"/></equality></mujoco>"""
-    joints = "".join(f'<joint axis="{axis()}" pos=".05 0 .02"/>' for _ in range(rng.integers(1, 3)))
+    joints = "".join(f'<joint axis="{axis()}" pos=".05 0 .02"/>' for _ in range(shape.integers(1, 3)))
     hold = '<weld body1="p" body2="c"/>' if kind == 2 else f'<connect body1="p" body2="c" anchor="{axis()}"/>'
-    base = "<freejoint/>" if rng.random() < 0.5 else f'<joint axis="{axis()}"/>'
-    return f"""{STILL}<body name="p">{base}<geom type="capsule" fromto="0 0 0 .5 0 0" size=".05"/>
+    base = "<freejoint/>" if shape.random() < 0.5 else f'<joint axis="{axis()}"/>'
+    return f"""{STILL}<body name="p">{base}<geom type="capsule" fromto="0 0 0 .5 0 0" size="{rng.uniform(0.03, 0.07):.4f}"/>
         <body name="c" pos=".5 0 0">{joints}<geom type="capsule" fromto="0 0 0 .5 0 .1" size=".05"/></body></body></worldbody>
         <equality>{hold}</equality></mujoco>"""
 
