@@ -59,11 +59,11 @@ class Impact(Method):
         z, (rounds, solved) = r_.solve(_stepping("step"), args)
         start = _Flight(state.q, z.v, model.options.timestep, jnp.zeros((), jnp.int32), rounds, solved)
         end = _fly(self.impacts, model, inputs, start)
-        q = _placed(model, inputs, end.q)
+        q, placed = _placed(model, inputs, end.q)
         act = moved_activation(model, state, here.kin, inputs)
         status = bit(Status.CONTACT_OVERFLOW, here.contacts.overflow)
         status = status | bit(Status.TOO_MANY_IMPACTS, end.left > 0)
-        facts = end.rounds, end.solved, status
+        facts = end.rounds, end.solved & placed, status
         return arrive(model, state, (q, end.v, act), facts, p_.names(here.contacts), z.side)
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
@@ -185,23 +185,25 @@ def _closest(model: Model, inputs: Input, q: Array, v: Array, pair: Array) -> tu
 # ---- where the step ends ---------------------------------------------------------------------------------------------
 
 
-def _placed(model: Model, inputs: Input, q: Array) -> Array:
-    """The configuration with penetration and drift taken back.
+def _placed(model: Model, inputs: Input, q: Array) -> tuple[Array, Array]:
+    """The configuration with penetration and drift taken back, and whether that is known: see `boxed.is_settled`.
 
     Contact points that move on curved paths, as those of a body that tips over, sink by the square of the step.
     Equalities are placed once even where they are met: they would be, whichever way the start was moved.
     """
-    kinds = row_kinds(model)
+    kinds, sure = row_kinds(model), jnp.ones((), bool)
     if not kinds.total:
-        return q
+        return q, sure
 
-    def again(q, first):
+    def again(at, first):
+        q, sure = at
         kin, contacts = _poses(model, inputs, q, 1e-4)
         here = _instant(model, inputs, kin, contacts, q, jnp.zeros(model.nv, q.dtype))
         needed = _misplaced(here) | first if kinds.equality else _misplaced(here)
-        return lax.cond(needed, partial(_displaced, model), lambda here: here.q, here), None
+        moved, known = lax.cond(needed, partial(_displaced, model), lambda here: (here.q, jnp.ones((), bool)), here)
+        return (moved, sure & known), None
 
-    return lax.scan(again, q, jnp.arange(PLACINGS) == 0)[0]
+    return lax.scan(again, (q, sure), jnp.arange(PLACINGS) == 0)[0]
 
 
 def _misplaced(here: b_.Here) -> Array:
@@ -212,6 +214,7 @@ def _misplaced(here: b_.Here) -> Array:
     return (deepest < -ALLOWED) | (drift > ALLOWED)
 
 
-def _displaced(model: Model, here: b_.Here) -> Array:
-    z, _ = r_.solve(_stepping("place"), (here, jnp.ones_like(model.options.timestep), *_nothing_known(model)))
-    return integrate(model.tree, here.q, z.v, jnp.ones_like(model.options.timestep))
+def _displaced(model: Model, here: b_.Here) -> tuple[Array, Array]:
+    one = jnp.ones_like(model.options.timestep)
+    z, (_, solved) = r_.solve(_stepping("place"), (here, one, *_nothing_known(model)))
+    return integrate(model.tree, here.q, z.v, one), solved

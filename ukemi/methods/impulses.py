@@ -146,13 +146,22 @@ def find(kinds: RowKinds, stepping: i_.Stepping, scene: Scene) -> tuple[Impulses
         lam = _restoring(given, own, side, opened)
         room = (0, kinds.total - own_kinds.total)
         rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
-        return Impulses(v, given.X @ lam, *rows), (found.rounds, found.solved & found.settled)
+        sure = found.solved & found.settled
+        if stepping.phase == "place" and x_.may_hold(own):
+            sure = sure & _is_met(given, own, given.J @ v)
+        return Impulses(v, given.X @ lam, *rows), (found.rounds, sure)
 
     if not kinds.total:
         none = jnp.zeros(0, scene.free.dtype)
         rows = none, none, jnp.zeros(0, jnp.int8), jnp.zeros(0, bool)
         return Impulses(scene.free, jnp.zeros_like(scene.free), *rows), (jnp.zeros((), jnp.int32), jnp.ones((), bool))
     return with_slots(solve, kinds)(scene)
+
+
+def _is_met(given: Problem, own: x_.Roles, moved: Array) -> Array:
+    """Whether equalities ask for nothing that others of them rule out (): derivatives leave out how they compromise."""
+    left = jnp.where(given.boxed.on & own.hold, moved - given.law.reach, 0.0)
+    return jnp.abs(left).max(initial=0.0) <= x_.Constants.of(moved.dtype).unmet
 
 
 def _restoring(given: Problem, own: x_.Roles, side: Array, opened: Array) -> Array:

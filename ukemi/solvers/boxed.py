@@ -112,11 +112,12 @@ class Constants(NamedTuple):
     slack: float  # violation, relative to the velocities at hand, that is noise
     still: float  # mobility of a row, relative to that of the bodies, that is noise: its Jacobian's, squared
     unsettled: float  # last change of forces where the system is near δ, relative to the largest, that is no noise
+    unmet: float  # what equalities ask for that others of them rule out [m], that is noise
 
     @staticmethod
     def of(dtype) -> "Constants":
         """Those of a floating type."""
-        return Constants(1e-8, 1e-11, 1e-24, 1e-7) if dtype == jnp.float64 else Constants(1e-4, 1e-5, 1e-10, 1e-2)
+        return Constants(1e-8, 1e-11, 1e-24, 1e-7, 1e-8) if dtype == jnp.float64 else Constants(1e-4, 1e-5, 1e-10, 1e-2, 1e-3)
 
 
 def is_clamped(p: Boxed, own: Roles, side: Array) -> Array:
