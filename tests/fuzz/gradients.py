@@ -123,7 +123,7 @@ def directions(model: uk.Model, parts, rng: np.random.Generator) -> tuple[list[s
         else:
             block, x = np.zeros((1, size)), np.asarray(next(values))
             way = x * rng.uniform(0.2, 1, x.shape)
-            if name.endswith("quat"):  # off unit length derivatives mean nothing: see docs/gradients.md
+            if name.endswith(("quat", ".axis")):  # off unit length derivatives mean nothing: see docs/gradients.md
                 way -= x * (x * way).sum(-1, keepdims=True)
             block[0, start : start + n] = way.ravel()
         rows.append(block)
