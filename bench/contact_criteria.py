@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ukemi.penalty import RowKinds
-from ukemi.solvers import boxed as x_
-from ukemi.solvers import rigid
+from ukemi.laws.rigid import boxed as x_
+from ukemi.laws.rigid import solve as rigid
+from ukemi.model.rows import RowKinds
 
 FOLDER = Path(os.environ.get("UKEMI_SHARED", Path(__file__).parents[2] / "shared")) / "data" / "contactbench"
 

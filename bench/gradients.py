@@ -257,8 +257,8 @@ def memory_worker(kind: str) -> None:
 
 def tree_worker(shared: Path | None, rounds: int) -> None:
     """What Pinocchio's derivatives of inverse dynamics are compared with: ours, alone, without contact."""
-    from ukemi.dynamics import motion_slopes
-    from ukemi.kinematics import kinematics, velocities
+    from ukemi.mechanics.dynamics import motion_slopes
+    from ukemi.mechanics.kinematics import kinematics, velocities
 
     found = {}
     g1 = shared / "models/unitree_g1/g1.xml" if shared else None

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import ukemi as uk
-from ukemi.model import Input
+from ukemi.model.records import Input
 
 CHUNK = 250  # steps between two looks at the result
 HOLD = 10  # steps that a control is held

@@ -5,7 +5,7 @@ import dataclasses
 import mujoco
 
 import ukemi as uk
-from ukemi.source import read
+from ukemi.files.source import read
 
 
 @dataclasses.dataclass(frozen=True)

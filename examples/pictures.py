@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
 import ukemi as uk
-from ukemi import kinematics
+from ukemi.mechanics import kinematics
 
 
 def poses(model: uk.Model, states: uk.State, *, moments: int, losses, path_of: str, mark=None) -> Figure:

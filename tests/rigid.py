@@ -9,9 +9,9 @@ import numpy as np
 from jax import Array
 
 import ukemi as uk
-from ukemi.methods import impulses as p_
-from ukemi.model import as_input
-from ukemi.penalty import RowKinds, row_kinds
+from ukemi.laws.rigid import impulses as p_
+from ukemi.model.records import as_input
+from ukemi.model.rows import RowKinds, row_kinds
 
 
 class Watched(NamedTuple):

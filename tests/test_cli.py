@@ -10,7 +10,7 @@ import pytest
 
 import ukemi as uk
 from ukemi import cli
-from ukemi.source import read
+from ukemi.files.source import read
 
 PENDULUM = """
 <mujoco model="tiny">
@@ -61,7 +61,7 @@ def test_parsing_imports_nothing_heavy():
 def test_public_names_are_found_when_used():
     for name in uk.__all__:
         assert getattr(uk, name) is not None and name in dir(uk)
-    import ukemi.loading
+    import ukemi.files.loading
 
     assert callable(uk.load) and uk.loading is ukemi.loading
     assert not hasattr(uk, "no_such_name")
@@ -210,7 +210,7 @@ def test_check_says_which_laws_it_does_not_cover(capsys, tiny):
 
 def test_check_reports_a_wrong_derivative(capsys, tiny, monkeypatch):
     """A derivative that is off makes the exit code 1, and its group is named."""
-    from ukemi.methods import integrators
+    from ukemi.laws import integrators
 
     advance = integrators.advance
 

@@ -16,7 +16,7 @@ SCRIPT = """
 import sys
 import equinox as eqx, jax, jax.numpy as jnp, numpy as np
 import ukemi as uk
-from ukemi.model import Input
+from ukemi.model.records import Input
 name, path = sys.argv[1:]
 given = np.load(path)
 model = uk.load(name)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi.kinematics import integrate
-from ukemi.methods.base import columns, rows
-from ukemi.methods.integrators import takes_forces_of_joints
-from ukemi.model import as_input
-from ukemi.slopes import has_plain_forces
-from ukemi.tree import FREE
+from ukemi.laws.integrators import takes_forces_of_joints
+from ukemi.laws.method import columns, rows
+from ukemi.mechanics.force_slopes import has_plain_forces
+from ukemi.mechanics.kinematics import integrate
+from ukemi.model.records import as_input
+from ukemi.model.tree import FREE
 
 EVERYTHING = """
 <mujoco>

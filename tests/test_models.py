@@ -4,7 +4,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from ukemi import source, support
+from ukemi.files import source, support
 
 NAMES = source.builtin_names()
 ACTUATORS = {

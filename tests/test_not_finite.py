@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi.model import as_input
+from ukemi.model.records import as_input
 
 # a ball on the floor, at a limit, driven by a servo that is clamped, and touched by one that is moved by hand
 SCENE = """

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ukemi.ranking import FEW, ascending, smallest
+from ukemi.maths.ranking import FEW, ascending, smallest
 
 
 @pytest.mark.parametrize("n", [1, 2, 35, FEW, FEW + 1])

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi import dynamics, kinematics, spatial
+from ukemi.maths import spatial
+from ukemi.mechanics import dynamics, kinematics
 
 # Every solid, alone and together, tilted and off the centre; given masses, a slide, a ball, a static body, a loop of
 # joints in one body, an inertia of its own, a geom outside the group range.

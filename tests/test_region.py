@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi import region
-from ukemi.region import compact
+from ukemi.xla import stages as region
+from ukemi.xla.stages import compact
 
 
 def calls(function, *args) -> int:

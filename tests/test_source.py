@@ -5,8 +5,8 @@ from pathlib import Path
 import mujoco
 import pytest
 
-from ukemi import source
 from ukemi.errors import ModelFileError
+from ukemi.files import source
 
 MJCF = "<mujoco><worldbody><body><freejoint/><geom size='0.1'/></body></worldbody></mujoco>"
 INERTIAL = (

@@ -4,8 +4,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from ukemi import source, support
 from ukemi.errors import UnsupportedModelError
+from ukemi.files import source, support
 
 # A floor, a free ball 'ball' on it, and an arm of a hinge 'h', a slide 's' and a ball joint 'b'.
 SCENE = """

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi.gradient import keep, without_derivative
-from ukemi.world import of_one_world
+from ukemi.implicit.rule import keep, without_derivative
+from ukemi.implicit.worlds import of_one_world
 
 
 def plain(parameters, x, count):

@@ -7,12 +7,12 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING
 
-from ukemi.platform import set_xla_flags as _set_xla_flags
+from ukemi.xla.flags import set_xla_flags as _set_xla_flags
 
 _set_xla_flags()
 
 if TYPE_CHECKING:
-    from ukemi.derived import refresh
+    from ukemi.checking.report import GradientReport, check_gradients
     from ukemi.errors import (
         GradientError,
         InputError,
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
         UkemiError,
         UnsupportedModelError,
     )
-    from ukemi.gradient_report import GradientReport, check_gradients
-    from ukemi.linear import Linearization, linearize
-    from ukemi.loading import load
-    from ukemi.methods.adaptive import Adaptive
-    from ukemi.methods.impact import Impact
-    from ukemi.methods.lcp import LCP
-    from ukemi.methods.soft import Soft
-    from ukemi.model import Input, Model, State
-    from ukemi.rules import Bounce, ComplementarityAware, Exact, FromDistance
-    from ukemi.simulate import contacts, energy, initial_state, inverse, rollout, step, vector_field
-    from ukemi.softness import smooth_collisions, smooth_onset
+    from ukemi.files.loading import load
+    from ukemi.files.refreshing import refresh
+    from ukemi.implicit.rules import Bounce, ComplementarityAware, Exact, FromDistance
+    from ukemi.laws.adaptive.law import Adaptive
+    from ukemi.laws.rigid.impact import Impact
+    from ukemi.laws.rigid.lcp import LCP
+    from ukemi.laws.soft.law import Soft
+    from ukemi.model.records import Input, Model, State
+    from ukemi.simulate.linearization import Linearization, linearize
+    from ukemi.simulate.smoothing import smooth_collisions, smooth_onset
+    from ukemi.simulate.stepping import contacts, energy, initial_state, inverse, rollout, step, vector_field
     from ukemi.status import Status, raise_if_failed
 
 __all__ = [
@@ -72,7 +72,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ukemi.derived": ("refresh",),
+    "ukemi.files.refreshing": ("refresh",),
     "ukemi.errors": (
         "GradientError",
         "InputError",
@@ -81,17 +81,17 @@ _HOMES = {
         "UkemiError",
         "UnsupportedModelError",
     ),
-    "ukemi.gradient_report": ("GradientReport", "check_gradients"),
-    "ukemi.linear": ("Linearization", "linearize"),
-    "ukemi.loading": ("load",),
-    "ukemi.methods.adaptive": ("Adaptive",),
-    "ukemi.methods.impact": ("Impact",),
-    "ukemi.methods.lcp": ("LCP",),
-    "ukemi.methods.soft": ("Soft",),
-    "ukemi.model": ("Input", "Model", "State"),
-    "ukemi.rules": ("Bounce", "ComplementarityAware", "Exact", "FromDistance"),
-    "ukemi.simulate": ("contacts", "energy", "initial_state", "inverse", "rollout", "step", "vector_field"),
-    "ukemi.softness": ("smooth_collisions", "smooth_onset"),
+    "ukemi.checking.report": ("GradientReport", "check_gradients"),
+    "ukemi.simulate.linearization": ("Linearization", "linearize"),
+    "ukemi.files.loading": ("load",),
+    "ukemi.laws.adaptive.law": ("Adaptive",),
+    "ukemi.laws.rigid.impact": ("Impact",),
+    "ukemi.laws.rigid.lcp": ("LCP",),
+    "ukemi.laws.soft.law": ("Soft",),
+    "ukemi.model.records": ("Input", "Model", "State"),
+    "ukemi.implicit.rules": ("Bounce", "ComplementarityAware", "Exact", "FromDistance"),
+    "ukemi.simulate.stepping": ("contacts", "energy", "initial_state", "inverse", "rollout", "step", "vector_field"),
+    "ukemi.simulate.smoothing": ("smooth_collisions", "smooth_onset"),
     "ukemi.status": ("Status", "raise_if_failed"),
 }
 # A name must not be that of a module of this package: importing the module would put it in the name's place.

@@ -103,7 +103,7 @@ def _positive(text: str) -> float:
 
 def _read(source: str):
     """The compiled file; an unknown name is answered with the names there are."""
-    from ukemi.source import builtin_names, read
+    from ukemi.files.source import builtin_names, read
 
     try:
         return read(source)
@@ -115,8 +115,8 @@ def _read(source: str):
 
 
 def _inspect(arguments) -> int:
-    from ukemi.source import label
-    from ukemi.support import unsupported
+    from ukemi.files.source import label
+    from ukemi.files.support import unsupported
     from ukemi.view.inspect import describe
 
     m = _read(arguments.model)
@@ -215,7 +215,7 @@ def _controls(arguments, model, state, source, steps: int, keyframe):
         return np.repeat(values, hold, axis=0)[:steps]
     one = np.zeros(model.nu)
     if arguments.ctrl == "hold":
-        from ukemi.simulate import keyframe_index
+        from ukemi.simulate.stepping import keyframe_index
 
         one = _servo_targets(source, state)
         if keyframe is not None:

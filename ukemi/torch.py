@@ -21,13 +21,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ukemi import model as m_
-from ukemi import simulate
-from ukemi.checks import check_method, check_model, shapes
 from ukemi.errors import GradientError, InputError
-from ukemi.methods.base import Method
-from ukemi.methods.soft import Soft
-from ukemi.model import Input, Model, input_shapes
+from ukemi.laws.checks import check_method
+from ukemi.laws.method import Method
+from ukemi.laws.soft.law import Soft
+from ukemi.model import records as m_
+from ukemi.model.checks import check_model, shapes
+from ukemi.model.records import Input, Model, input_shapes
+from ukemi.simulate import stepping as simulate
 from ukemi.values import array, check_count, kind, require, shown
 
 try:

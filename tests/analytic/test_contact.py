@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi import spatial
+from ukemi.maths import spatial
 
 G = 9.81
 

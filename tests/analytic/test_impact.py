@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi.collide.sweep import distance
-from ukemi.kinematics import difference, integrate, kinematics
+from ukemi.collide.sweep.impacts import distance
+from ukemi.mechanics.kinematics import difference, integrate, kinematics
 
 ALLOWED = 1e-9  # penetration [m] at any recorded time
 

@@ -11,8 +11,8 @@ import pytest
 
 import ukemi as uk
 from rigid import energies, last, preceded, watch
-from ukemi import spatial
-from ukemi.linear import replace_leaves
+from ukemi.maths import spatial
+from ukemi.simulate.linearization import replace_leaves
 
 G, H, EXACT = 9.81, 0.01, 1e-10
 

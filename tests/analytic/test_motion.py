@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi import spatial
+from ukemi.maths import spatial
 
 FREE = """<mujoco><option gravity="0 0 {g}" timestep="{h}" integrator="{i}"/><worldbody><body pos="0 0 2"><freejoint/>
 <inertial pos="0 0 0" mass="{mass}" diaginertia="{inertia}"/></body></worldbody></mujoco>"""

@@ -12,8 +12,8 @@ import pytest
 import ukemi as uk
 from ukemi.collide.detect import detect
 from ukemi.collide.primitives import PAIRS
-from ukemi.collide.sweep import distance, first_impact
-from ukemi.kinematics import integrate, kinematics
+from ukemi.collide.sweep.impacts import distance, first_impact
+from ukemi.mechanics.kinematics import integrate, kinematics
 
 SLOP = 1e-10
 TYPES = ("sphere", "capsule", "ellipsoid", "cylinder", "box")

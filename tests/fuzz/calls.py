@@ -20,7 +20,7 @@ import numpy as np
 from fuzz.findings import Finding
 
 import ukemi as uk
-from ukemi.model import as_input
+from ukemi.model.records import as_input
 
 SCENE = """<mujoco model="scene"><option timestep="0.01"/><worldbody>
 <geom type="plane" size="1 1 1"/>

@@ -166,7 +166,7 @@ def _compare(xml: str, model, rng) -> tuple[str, str]:
     import mujoco
 
     import ukemi as uk
-    from ukemi.source import read
+    from ukemi.files.source import read
 
     m = read(xml)
     m.opt.solver, m.opt.iterations, m.opt.tolerance = mujoco.mjtSolver.mjSOL_NEWTON, 300, 0.0

@@ -16,8 +16,8 @@ from fuzz.findings import Finding
 from fuzz.models import family, loops
 
 import ukemi as uk
-from ukemi.kinematics import integrate
-from ukemi.methods.base import tangent
+from ukemi.laws.method import tangent
+from ukemi.mechanics.kinematics import integrate
 
 QUICK = {"xla_backend_optimization_level": 0}
 RUNGS = (1e-4, 5e-5, 2.5e-5, 2e-6)  # steps of differences; the last only sees what changes within the others

@@ -17,8 +17,8 @@ from fuzz.models import EXTREMES, extreme, family
 from oracle.harness import converged
 
 import ukemi as uk
-from ukemi.model import as_input
-from ukemi.source import read
+from ukemi.files.source import read
+from ukemi.model.records import as_input
 
 STEPS = 4
 LATE = 2  # step from which an input is bad

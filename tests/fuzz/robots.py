@@ -1,6 +1,6 @@
 """Robot files that mutations start from: between them every element that Ukemi supports, MJCF and URDF."""
 
-from ukemi.source import builtin_names, builtin_text
+from ukemi.files.source import builtin_names, builtin_text
 
 ZOO = """
 <mujoco model='zoo'>

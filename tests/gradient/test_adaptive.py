@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi.model import as_input
+from ukemi.model.records import as_input
 
 FIXED = diffrax.ConstantStepSize()  # the whole time step at once, so that differences see a smooth program
 SLIDING = uk.load("""<mujoco><option gravity="0 0 -9" timestep=".002"/>

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi.kinematics import integrate
+from ukemi.mechanics.kinematics import integrate
 
 STEP = 1e-5
 QUIET = '<default><geom contype="0" conaffinity="0"/></default>'

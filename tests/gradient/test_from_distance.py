@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi import softness
-from ukemi.methods import balance
-from ukemi.model import as_input
+from ukemi.constraints import softness
+from ukemi.laws.here import here_of
+from ukemi.model.records import as_input
 
 quick = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 RULE = uk.FromDistance(width=0.1, d_0=0.3, onset=0.02)
@@ -31,7 +31,7 @@ def start(model, seed=0):
 def softened(model, q, v, method):
     """Acceleration of the law that the rule looks at, from the solver: no derivative involved."""
     state = uk.initial_state(model, q=q, v=v)
-    here = balance.here(model, state, as_input(model, None))
+    here = here_of(model, state, as_input(model, None))
     zero = jnp.zeros_like(state.v)
     return method._from_distance(RULE, here, zero, None)[0][0][0]
 

@@ -11,9 +11,9 @@ from reports import check
 
 import ukemi as uk
 from rigid import watch
-from ukemi.contact_states import random_states
-from ukemi.methods import base
-from ukemi.modes import step_with_mode
+from ukemi.checking.contact_states import random_states
+from ukemi.checking.modes import step_with_mode
+from ukemi.laws import method as base
 
 LCP = uk.LCP()
 

@@ -12,7 +12,7 @@ import ukemi as uk
 from ukemi.collide.detect import detect
 from ukemi.collide.primitives import PAIRS, SMOOTH, pair_function
 from ukemi.collide.shapes import Shape
-from ukemi.kinematics import kinematics
+from ukemi.mechanics.kinematics import kinematics
 
 WIDTH = 0.01
 FLAT = Shape(jnp.zeros(3), jnp.eye(3), jnp.zeros(3))

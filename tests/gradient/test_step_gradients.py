@@ -20,11 +20,11 @@ from oracle.models import CASES
 from reports import check
 
 import ukemi as uk
+from ukemi.checking.contact_states import random_states
+from ukemi.checking.modes import step_with_mode
+from ukemi.checking.perturbations import Point, move
 from ukemi.collide.primitives import PAIRS
-from ukemi.contact_states import random_states
-from ukemi.model import as_input
-from ukemi.modes import step_with_mode
-from ukemi.perturbing import Point, move
+from ukemi.model.records import as_input
 
 quick = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 SCENES = {}  # name -> (model text or MjModel maker, groups that must have an effect)
@@ -264,7 +264,7 @@ def rollout_loss(model: uk.Model, method: uk.Soft, ctrls, weights):
     """Function (q tangent and v, ctrl shift, mass factor) -> (loss of a rollout, its states)."""
 
     def loss(x, shift, factor, state):
-        from ukemi.kinematics import difference, integrate
+        from ukemi.mechanics.kinematics import difference, integrate
 
         heavier = dataclasses.replace(model, bodies=dataclasses.replace(model.bodies, mass=model.bodies.mass * (1 + factor)))
         q = integrate(model.tree, state.q, x[: model.nv], 1.0)
@@ -341,7 +341,7 @@ def test_inverse_has_the_derivative_of_differences():
     acceleration = jnp.asarray(rng.normal(size=model.nv))
 
     def force(x):
-        from ukemi.kinematics import integrate
+        from ukemi.mechanics.kinematics import integrate
 
         n = model.nv
         q = integrate(model.tree, state.q, x[:n], 1.0)

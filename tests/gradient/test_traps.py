@@ -13,7 +13,7 @@ import pytest
 
 import ukemi as uk
 from ukemi.errors import GradientError
-from ukemi.kinematics import difference, integrate
+from ukemi.mechanics.kinematics import difference, integrate
 
 # compiling is what takes time here, so leave the optimiser out
 quick = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})

@@ -14,10 +14,12 @@ from oracle.harness import CONVERGED, QUICK, converged, load_sample, random_stat
 from oracle.models import CASES
 
 import ukemi as uk
-from ukemi import dynamics, kinematics, simulate
-from ukemi.forces import applied
-from ukemi.methods.soft import Soft
-from ukemi.model import Input
+from ukemi.laws.soft.law import Soft
+from ukemi.mechanics import dynamics, kinematics
+from ukemi.mechanics.energy import mechanical_energy
+from ukemi.mechanics.forces import applied
+from ukemi.model.records import Input
+from ukemi.simulate import stepping as simulate
 
 NAMES = ["ukemi/humanoid", "ukemi/billiards", "ukemi/quadruped", "ukemi/arm", "shared/cassie"]
 
@@ -198,7 +200,7 @@ def test_contact_forces_sum_to_the_constraint_force(name, cone):
 def test_energy_is_that_of_mujoco(name):
     m, model, samples, batch, _ = states(name)
     m.opt.enableflags |= int(mujoco.mjtEnableBit.mjENBL_ENERGY)
-    energy = mapped(lambda s: dynamics.energy(model, s), batch)
+    energy = mapped(lambda s: mechanical_energy(model, s), batch)
     d = mujoco.MjData(m)
     for k, sample in enumerate(samples):
         load_sample(d, sample)

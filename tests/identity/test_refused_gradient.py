@@ -6,7 +6,7 @@ import pytest
 
 import ukemi as uk
 from ukemi.errors import GradientError
-from ukemi.model import as_input
+from ukemi.model.records import as_input
 
 BALL = """
 <mujoco><worldbody>

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi.kinematics import integrate
-from ukemi.methods.soft import Soft
-from ukemi.model import Input
-from ukemi.solvers import SOLVERS
-from ukemi.solvers.problem import Problem
+from ukemi.laws.soft.law import Soft
+from ukemi.laws.soft.problem import Problem
+from ukemi.laws.soft.solve import SOLVERS
+from ukemi.mechanics.kinematics import integrate
+from ukemi.model.records import Input
 
 # Every kind of row: equality, dry friction, limits, contacts with and without friction, torsion and rolling.
 SCENE = """

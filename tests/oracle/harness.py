@@ -15,11 +15,11 @@ import numpy as np
 
 import ukemi as uk
 from ukemi.collide.primitives import PAIRS
-from ukemi.kinematics import geom_frames
-from ukemi.methods import integrators
-from ukemi.methods.balance import here_at
-from ukemi.methods.soft import Motion, Soft, effective
-from ukemi.model import Input, State, blank_cache
+from ukemi.laws import integrators
+from ukemi.laws.here import here_at
+from ukemi.laws.soft.law import Motion, Soft, effective
+from ukemi.mechanics.kinematics import geom_frames
+from ukemi.model.records import Input, State, blank_cache
 
 jax.config.update("jax_enable_x64", True)
 

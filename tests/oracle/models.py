@@ -5,7 +5,7 @@ from collections.abc import Callable
 import mujoco
 
 import robots
-from ukemi import source
+from ukemi.files import source
 
 SHARED = {
     "a1": "unitree_a1/a1.xml",

@@ -10,7 +10,7 @@ import pytest
 from oracle.harness import assert_agrees, compare, compare_states, converged, load_sample, ours, random_states
 
 import ukemi as uk
-from ukemi import support
+from ukemi.files import support
 
 STATES = 40
 

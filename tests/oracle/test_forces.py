@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi.methods.soft import Soft
-from ukemi.model import Input
+from ukemi.laws.soft.law import Soft
+from ukemi.model.records import Input
 
 # A floating trunk with an arm of a ball, a hinge and a slide, a pendulum of its own, and a body that is led.
 SCENE = """
@@ -215,8 +215,8 @@ def test_disabled_stages(off):
 
 
 def test_fluid_slope_is_the_derivative_of_its_force():
-    from ukemi.fluid import fluid_force, fluid_slope
-    from ukemi.kinematics import kinematics
+    from ukemi.mechanics.fluid import fluid_force, fluid_slope
+    from ukemi.mechanics.kinematics import kinematics
 
     model = uk.load(build(option="density='900' viscosity='0.8' wind='0.5 -1 0.3'"))
     rng = np.random.default_rng(1)

@@ -11,7 +11,7 @@ from oracle.harness import CONVERGED, QUICK, converged
 from property.scenes import structures, write
 
 import ukemi as uk
-from ukemi.model import Input
+from ukemi.model.records import Input
 
 STEPS = 50
 TIGHT = 5  # steps that must agree whatever the motion is like

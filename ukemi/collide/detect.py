@@ -8,16 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi import spatial
-from ukemi.batching import one_by_one
 from ukemi.collide import response
 from ukemi.collide.primitives import PAIRS, chunk_of, pair_function
 from ukemi.collide.shapes import EMPTY, Shape
-from ukemi.gradient import keep, unmoved, zero_tangent
-from ukemi.kinematics import Kinematics, geom_frames
-from ukemi.model import Model, PairLayout
-from ukemi.ranking import ascending, smallest
-from ukemi.region import compact
+from ukemi.implicit.rule import keep, unmoved, zero_tangent
+from ukemi.maths import spatial
+from ukemi.maths.ranking import ascending, smallest
+from ukemi.mechanics.kinematics import Kinematics, geom_frames
+from ukemi.model.records import Model, PairLayout
+from ukemi.xla.batches import one_by_one
+from ukemi.xla.stages import compact
 
 FEW_GROUPS = 4
 

@@ -7,7 +7,7 @@ call a library for each tiny matrix product.
 import jax.numpy as jnp
 from jax import Array, lax
 
-from .shapes import EMPTY, Hit
+from ukemi.collide.shapes import EMPTY, Hit
 
 
 def smallest(x: Array) -> float:

@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 from jax import Array
 
-from ukemi.model import PairGroup, PairLayout
-
-from . import balls, box, plane
-from .box_box import box_box
-from .manifold import several_contacts, single_contact
-from .shapes import Hit, Shape
+from ukemi.collide.pairs import balls, box, plane
+from ukemi.collide.pairs.box_box import box_box
+from ukemi.collide.pairs.manifold import several_contacts, single_contact
+from ukemi.collide.shapes import Hit, Shape
+from ukemi.model.records import PairGroup, PairLayout
 
 
 class PairFunction(NamedTuple):

@@ -13,14 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi import spatial
-from ukemi.batching import one_by_one
 from ukemi.collide.primitives import PAIRS, chunk_of, pair_function
 from ukemi.collide.shapes import Hit, Shape
-from ukemi.gradient import filled, is_zero
-from ukemi.maps import mix
-from ukemi.model import PairGroup, PairLayout
-from ukemi.transposable import transposable
+from ukemi.implicit.linear_maps import transposable
+from ukemi.implicit.rule import filled, is_zero
+from ukemi.maths import spatial
+from ukemi.maths.maps import mix
+from ukemi.model.records import PairGroup, PairLayout
+from ukemi.xla.batches import one_by_one
 
 
 def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, contacts) -> Hit:

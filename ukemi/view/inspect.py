@@ -3,7 +3,7 @@
 import mujoco
 import numpy as np
 
-from ukemi.support import ignored, unsupported
+from ukemi.files.support import ignored, unsupported
 
 _LONGEST = 60  # rows of a table before it is cut
 

@@ -9,11 +9,12 @@ import numpy as np
 from jax import Array
 
 import ukemi as uk
-from ukemi import kinematics, spatial
 from ukemi.errors import InputError
-from ukemi.model import Model, State, as_input, blank_cache
+from ukemi.maths import spatial
+from ukemi.mechanics import kinematics
+from ukemi.model.records import Model, State, as_input, blank_cache
+from ukemi.model.tree import BALL, FREE, HINGE, SLIDE
 from ukemi.status import Status
-from ukemi.tree import BALL, FREE, HINGE, SLIDE
 from ukemi.view.plot import Trace
 from ukemi.view.scene import Frames, Scene, scene_of
 

@@ -1,0 +1,1 @@
+"""Whether derivatives are right: a step's beside differences."""

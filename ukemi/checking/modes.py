@@ -1,0 +1,278 @@
+"""Which discrete mode a step is in: where two states share it, the step is one smooth function between them.
+
+A step is smooth piece by piece. The pieces are told apart by the contacts and limits that are active, by the part of
+its penalty or the side of its box that each row is in, by controls and forces that are clamped, and by the parameters
+of which a maximum is taken. Of what a narrow phase decides inside one contact (which edges cross) the mode knows only
+whether its normal turned round.
+"""
+
+from functools import singledispatch
+from typing import cast
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ukemi.collide.detect import Contacts
+from ukemi.collide.primitives import PAIRS
+from ukemi.constraints.contacts import MIN_FRICTION, contact_parameters
+from ukemi.constraints.rows import Frame, scalar_blocks
+from ukemi.constraints.softness import MAX_IMPEDANCE, MIN_IMPEDANCE, TINY
+from ukemi.errors import InputError
+from ukemi.laws.method import Method
+from ukemi.laws.rigid import boxed as x_
+from ukemi.laws.rigid import impulses as p_
+from ukemi.laws.rigid.lcp import LCP
+from ukemi.laws.soft.law import Motion, Soft
+from ukemi.laws.soft.penalty import Penalty
+from ukemi.laws.soft.rows import constraint_rows
+from ukemi.maths import spatial
+from ukemi.mechanics import forces as f_
+from ukemi.mechanics.fluid import local_velocity
+from ukemi.mechanics.kinematics import Kinematics, velocities
+from ukemi.model.records import Input, Model, State
+from ukemi.model.rows import RowKinds, row_kinds
+from ukemi.model.tree import BALL
+
+DEGENERATE = 1e-7  # singular values of a scaled system that are zero but for rounding
+ASKEW = np.array([0.36, 0.55, 0.75])  # a direction that no geometry singles out
+
+
+@singledispatch
+def step_with_mode(method: Method, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+    """The next state, and the mode (n,) of integers that the step is in; the last one is −1 if it has no derivative."""
+    raise InputError(f"{type(method).__name__} has no modes to compare yet.")
+
+
+def has_modes(method: Method) -> bool:
+    """Whether `step_with_mode` knows the modes of a law."""
+    return step_with_mode.dispatch(type(method)) is not step_with_mode.dispatch(object)
+
+
+@step_with_mode.register
+def _(method: Soft, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+    codes: list[Array] = []  # of all stages of the integrator
+
+    class Watched(Soft):
+        def accelerate(self, model, state, inputs, *args, **options):
+            motion = super().accelerate(model, state, inputs, *args, **options)
+            codes.append(_mode(self, model, state, inputs, motion))
+            return motion
+
+    fields = {name: getattr(method, name) for name in method.__dataclass_fields__}
+    moved = Watched(**fields).step(model, state, inputs)
+    return moved, jnp.concatenate([*codes, _clamp_code(model, moved.act), jnp.zeros(1, int)])
+
+
+@step_with_mode.register
+def _(method: LCP, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+    here = method.here(model, state, inputs)
+    z, facts = method.impulses(here, state)
+    moved, solved = method._after(state, inputs, here, z, facts), facts[1]
+    codes = [_quaternion_code(model, state.q), _actuator_code(model, state, inputs, here.kin)]
+    if model.options.layout.fluid:
+        codes.append(_drag_code(model, here.kin, state.v))
+    if row_kinds(model).total:
+        scene = p_.scene(method._stepping, here, model.options.timestep, state.cache.contacts, z.side)
+        codes += _rigid_codes(method, scene, z)
+        solved = solved & determined(method, scene)
+    codes += [_clamp_code(model, moved.act), jnp.where(solved, 0, -1)[None]]
+    return moved, jnp.concatenate([code.astype(jnp.int64) for code in codes])
+
+
+def _mode(method: Soft, model: Model, state: State, inputs: Input, motion: Motion) -> Array:
+    """Mode of one evaluation of the acceleration."""
+    kin, contacts, q, v, kinds = motion.kin, motion.contacts, state.q, state.v, method.kinds(model)
+    velocity = velocities(model.tree, kin.S, v)
+    frame = Frame(model, kin, velocity, q, v, contacts)
+    rows = constraint_rows(frame, kinds)
+    x = rows.J @ motion.acceleration - rows.aref
+    codes, first = [_quaternion_code(model, q), _actuator_code(model, state, inputs, kin)], 0
+    if model.options.layout.fluid:
+        codes.append(_drag_code(model, kin, v))
+    for block in scalar_blocks(frame, kinds):
+        n = len(block.residual)
+        soft = _softness_code(model, block.solref, block.solimp, block.depth - block.margin)
+        # which side of a joint is nearer shows in the sign of its row
+        side = jnp.sign(block.J).sum(-1) if first >= kinds.equality + kinds.dry else jnp.zeros(n)
+        piece = _scalar_piece(kinds, rows.penalty, x, slice(first, first + n)) + 3 * side.astype(int)
+        codes += [jnp.where(block.active, code, -1) for code in (soft, piece)]
+        first += n
+    if kinds.contacts:
+        codes.append(_contact_code(model, kinds, contacts, rows.penalty, x[kinds.scalar :]))
+    return jnp.concatenate([code.astype(jnp.int64) for code in codes])
+
+
+# ---- rows ----------------------------------------------------------------------------------------------------------
+
+
+def _between(x: Array, low, high) -> Array:
+    """0 below, 1 at, 2 between, 3 at, 4 above two bounds."""
+    return (x >= low).astype(int) + (x > low) + (x >= high) + (x > high)
+
+
+def _pack(*codes: Array) -> Array:
+    """One number for several, each from -3 to 12."""
+    return cast(Array, sum(16**k * (code.astype(int) + 3) for k, code in enumerate(codes)))
+
+
+def _softness_code(model: Model, solref: Array, solimp: Array, depth: Array) -> Array:
+    """Pieces of the impedance and of the reference spring."""
+    low, high, middle = (_between(solimp[..., k], MIN_IMPEDANCE, MAX_IMPEDANCE) for k in (0, 1, 3))
+    width, power = solimp[..., 2], solimp[..., 4]
+    at = jnp.abs(depth) / jnp.where(width <= TINY, 1.0, width)
+    curve = _between(at, jnp.clip(solimp[..., 3], MIN_IMPEDANCE, MAX_IMPEDANCE), 1.0)
+    time, ratio = jnp.sign(solref[..., 0]), jnp.sign(solref[..., 1])
+    safe = "refsafe" not in model.options.layout.disabled
+    slow = jnp.sign(solref[..., 0] - 2 * model.options.timestep) if safe else time
+    mixed = (time > 0) != (ratio > 0)
+    slow = jnp.where(mixed, jnp.sign(0.02 - 2 * model.options.timestep), slow)
+    return _pack(low, high, middle, curve, (width <= TINY) + 0, jnp.sign(depth), jnp.sign(power - 1), time, ratio, slow)
+
+
+def _scalar_piece(kinds: RowKinds, penalty: Penalty, x: Array, rows: slice) -> Array:
+    """Piece of the penalty of the scalar rows of one kind."""
+    f, x = -penalty.D[rows] * x[rows], x[rows]
+    if rows.start < kinds.equality:
+        return jnp.zeros_like(x)
+    if rows.start < kinds.equality + kinds.dry:
+        return _between(f, -penalty.limit, penalty.limit)
+    return jnp.sign(x)
+
+
+def _contact_code(model: Model, kinds: RowKinds, contacts: Contacts, penalty: Penalty, x: Array) -> Array:
+    """Codes of all contacts that there could be, whatever order they come in; 0 where a contact is not active."""
+    prm = contact_parameters(model, contacts.pair)
+    soft = _softness_code(model, prm.solref, prm.solimp, contacts.distance - prm.margin)
+    piece = _contact_piece(kinds, penalty, x.reshape(kinds.contacts, kinds.dim))
+    return _by_pair(model, contacts, soft, piece, _mixing_code(model)[contacts.pair])
+
+
+def _by_pair(model: Model, contacts: Contacts, *codes: Array) -> Array:
+    """Codes (nc,) of contacts, each at an address that its pair of geoms and its number there decide.
+
+    And on which side each normal is: it turns round where the axes of capsules cross, a kink even of deep contacts.
+    """
+    layout = model.pairs.layout
+    codes = *codes, 1 + (contacts.frame[:, 0] @ ASKEW > 0)
+    slots = max(PAIRS[group.types].points for group in layout.groups)
+    where = contacts.pair * slots + contacts.which
+    table = jnp.zeros((len(layout.geoms) * slots, len(codes)), int)
+    values = jnp.where(contacts.active[:, None], jnp.stack([code.astype(int) for code in codes], -1), 0)
+    # slots that hold no contact share their address with the first pair: adding zeros there is harmless
+    return table.at[where].add(values).ravel()
+
+
+def _contact_piece(kinds: RowKinds, penalty: Penalty, x: Array) -> Array:
+    """Top, middle or bottom of the elliptic cone; which edges of the pyramid push."""
+    if kinds.cone == "elliptic" and kinds.dim > 1:
+        N, T = penalty.mu * x[:, 0], spatial.safe_norm(penalty.friction * x[:, 1:])
+        return 1 + jnp.where(N >= penalty.mu * T, 2, jnp.where(penalty.mu * N + T <= 0, 1, 0))
+    side = penalty.friction * x[:, 1:]
+    edges = jnp.concatenate([x[:, :1] + side, x[:, :1] - side, x[:, :1]], -1) < 0
+    return 1 + (edges * 2 ** np.arange(edges.shape[1])).sum(-1)
+
+
+def _mixing_code(model: Model) -> Array:
+    """Which of two geoms decides on each parameter of a pair (n,)."""
+    geoms, (a, b) = model.geoms, model.pairs.layout.geoms.T
+    larger = [jnp.sign(geoms.friction[a, k] - geoms.friction[b, k]) for k in range(3)]
+    floor = [(jnp.maximum(geoms.friction[a, k], geoms.friction[b, k]) < MIN_FRICTION) + 0 for k in range(3)]
+    smaller = [jnp.sign(geoms.solref[a, k] - geoms.solref[b, k]) for k in range(2)]
+    direct = (geoms.solref[a, 0] <= 0) + 2 * (geoms.solref[b, 0] <= 0)
+    smaller = [jnp.where(direct > 0, sign, 0) for sign in smaller]
+    return _pack(*larger, *floor, *smaller, direct, (geoms.solmix[a] + geoms.solmix[b] < TINY) + 0)
+
+
+# ---- rows of rigid laws ----------------------------------------------------------------------------------------------
+
+
+def _rigid_codes(method: LCP, scene: p_.Scene, z: p_.Impulses) -> list[Array]:
+    """Sides of rows, which of them bounce, and pieces of what they ask for."""
+    model, contacts = scene.frame.model, scene.frame.contacts
+    kinds = row_kinds(model)
+    given = p_.problem(scene, kinds, method._stepping)
+    law, p, own = given.law, given.boxed, x_.roles(kinds)
+    # the side of a box without width says nothing, that of a friction without a normal force neither
+    apart = own.push[own.owner] & (z.side[own.owner] == x_.LOW)
+    side = jnp.where(apart, x_.LOW, z.side)
+    boxed = own.push | own.hold | (law.fixed > 0) | ((p.mu > 0) & ~apart)
+    reach, restore = jnp.sign(law.reach), jnp.sign(law.restore)
+    code = _pack(side, z.bounce, reach, jnp.where(own.hold, 0, restore))
+    code = jnp.where(p.on & boxed, code, 0)
+    scalar = jnp.sign(given.J[: kinds.scalar]).sum(-1)  # which side of a joint is nearer
+    codes = [code[: kinds.scalar], jnp.where(np.arange(kinds.scalar) >= kinds.equality + kinds.dry, scalar, 0)]
+    if kinds.contacts:
+        rows = code[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
+        mixing = _mixing_code(model)[contacts.pair]
+        codes.append(_by_pair(model, contacts, *rows.T, mixing))
+    return codes
+
+
+def determined(method: LCP, scene: p_.Scene) -> Array:
+    """Whether the sides leave one v⁺ only.
+
+    Where normals outnumber what they act on, and frictions at the ends of their boxes follow them, impulses can be
+    shifted between contacts so that other rows do not see it but the bodies do.
+    """
+    kinds = row_kinds(scene.frame.model)
+    given, own = p_.problem(scene, kinds, method._stepping), x_.roles(kinds)
+    _, size, axes = jnp.linalg.svd(x_.system(given.boxed, own, scene.side, 0.0))
+    seen = jnp.abs((given.X * given.boxed.scale) @ axes.T).max(0)
+    return ~((size < DEGENERATE) & (seen > DEGENERATE)).any()
+
+
+# ---- actuators and rotations -----------------------------------------------------------------------------------------
+
+
+def _drag_code(model: Model, kin, v: Array) -> Array:
+    """Direction in which each body moves along its axes through the fluid; 0 where it rests but for rounding."""
+    local, _ = local_velocity(model, kin, v)
+    return jnp.where(jnp.abs(local) > 1e-9, jnp.sign(local), 0).astype(int).ravel()
+
+
+def _quaternion_code(model: Model, q: Array) -> Array:
+    """On which side of half a turn each ball joint is, from rest and from its spring's rest."""
+    tree = model.tree
+    if not len(tree.quat_joints):
+        return jnp.zeros(0, int)
+    quat, rest = q[tree.quat_qpos], model.joints.qpos_spring[tree.quat_qpos]
+    ball = tree.joint_type[tree.quat_joints] == BALL
+    return jnp.where(ball, jnp.sign(quat[:, 0]), 0).astype(int) + 3 * jnp.sign((quat * rest).sum(-1)).astype(int)
+
+
+def _actuator_code(model: Model, state: State, inputs: Input, kin: Kinematics) -> Array:
+    """Clamped controls, forces and joint torques, and on which turn a wrapping servo is."""
+    if not model.nu or "actuation" in model.options.layout.disabled:
+        return jnp.zeros(0, int)
+    actuators, layout = model.actuators, model.actuators.layout
+    q, v, ctrl = state.q, state.v, cast(Array, inputs.ctrl)
+    rest = f_.passive(model, kin, q, v)
+    drive = f_.actuation(model, kin, q, v, state.act, ctrl, rest.held)
+    codes = [
+        jnp.where(layout.ctrl_limited, _between(ctrl, *actuators.ctrl_range.T), 0),
+        jnp.where(layout.force_limited, _between(drive.force, *actuators.force_range.T), 0),
+    ]
+    joint = model.tree.dof_joint
+    limited = model.joints.layout.force_limited[joint]
+    codes.append(jnp.where(limited, _between(drive.qfrc, *model.joints.actuator_range[joint].T), 0))
+    codes.append(_clamp_code(model, f_.next_activation(model, state.act, drive.act_dot)))
+    if layout.wraps.any():
+        setpoint = jnp.where(layout.act >= 0, state.act[np.maximum(layout.act, 0)], ctrl) if model.na else ctrl
+        codes += [_turns(model, a, b) for a, b in ((setpoint, drive.length), (ctrl, setpoint))]
+    return jnp.concatenate([code.astype(int) for code in codes])
+
+
+def _turns(model: Model, setpoint: Array, reference: Array) -> Array:
+    """How many turns (nu,) the setpoints of wrapping servos are from a reference."""
+    gear, layout = model.actuators.gear, model.actuators.layout
+    site = np.array([kind == "site" for kind in layout.transmission])[:, None]
+    period = 2 * np.pi * spatial.safe_norm(jnp.where(site, gear[:, 3:], gear[:, :3]))
+    return jnp.where(layout.wraps, jnp.round((setpoint - reference) / jnp.where(period == 0, 1.0, period)), 0)
+
+
+def _clamp_code(model: Model, act: Array) -> Array:
+    """Activations that are held at a bound, after the clamp."""
+    owner = np.argsort(np.where(model.actuators.layout.act < 0, model.nu, model.actuators.layout.act))[: model.na]
+    bounds = model.actuators.act_range[owner].T
+    return jnp.where(model.actuators.layout.act_limited[owner], _between(act, *bounds), 0).astype(jnp.int64)

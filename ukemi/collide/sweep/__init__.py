@@ -1,0 +1,1 @@
+"""When moving shapes first touch."""

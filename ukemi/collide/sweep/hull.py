@@ -1,0 +1,251 @@
+"""Convex shapes as the hull of a few corners, each grown by an ellipsoid and a ball; the direction that separates two.
+
+For every unit vector n the number
+
+    f(n) = min over b of n·y − max over a of n·x
+
+is a lower bound of the distance between two convex shapes, and the distance is its maximum. So a direction is as
+good as its f, wherever it came from: nothing here that is inexact can make a distance too large. The direction comes
+from the algorithm of Gilbert, Johnson and Keerthi: the point nearest to the origin of the set {y − x}, in simplices
+of supporting points. Balls stay out of it and are subtracted at the end. Close to contact the nearest point cancels,
+so where it lies inside a triangle the direction is that triangle's normal: a face's or two edges', to rounding.
+
+This is one routine for all primitives, unlike the pair functions, whose answers beyond the margin need not be
+distances (boxes that are apart diagonally have no contacts at all), and which know nothing of shapes with corners
+left out, as `sweep` needs them.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi.collide.geometry import cross, dot, rotate, unit, unrotate
+from ukemi.collide.pairs.plane import CORNERS
+from ukemi.maths import spatial
+from ukemi.model.records import Model
+
+STEPS = 100  # of the search at most; polytopes need fewer than ten, curved shapes most near contact
+CLOSE = 1e-4  # relative error of a distance, which shrinks with it, that is good enough
+EDGES = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
+FACES = np.array([(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)])
+SHRINK = 0.01  # how much smaller shapes are made that touch or overlap, to see in which direction
+
+
+class Hull(NamedTuple):
+    """A convex shape; leading axes broadcast."""
+
+    pos: Array  # (..., 3) centre [m]
+    corners: Array  # (..., 8, 3) from the centre [m]
+    kept: Array  # (..., 8) bool: which corners there are
+    core: Array  # (..., 3, 3) rows C: the ellipsoid around each corner reaches |C n| along n [m]
+    radius: Array  # (..., ) of the ball around each corner [m]
+    flat: Array  # (...) bool: a plane, whose only direction is its z axis
+    mat: Array  # (..., 3, 3) columns are the shape's axes
+
+
+def posed(local: Hull, pos: Array, mat: Array) -> Hull:
+    """The hull given in its own axes at a pose: pos (..., 3) and mat (..., 3, 3)."""
+    corners = (mat[..., None, :, :] * local.corners[..., None, :]).sum(-1)
+    core = (local.core[..., :, None, :] * mat[..., None, :, :]).sum(-1)
+    return spatial.materialize(local._replace(pos=pos, corners=corners, core=core, mat=mat))
+
+
+def local_hulls(model: Model) -> Hull:
+    """All geoms (ng, ...) in their own axes."""
+    kinds, size = np.array(model.geoms.layout.type), model.geoms.size
+    signs = np.zeros((len(kinds), 8, 3))
+    long, box = np.isin(kinds, ("capsule", "cylinder")), kinds == "box"
+    signs[long, 0, 2], signs[long, 1, 2] = 1, -1
+    signs[box] = CORNERS
+    count = np.where(box, 8, np.where(long, 2, 1))
+    half = jnp.where(long[:, None], size[:, 1:2], size)
+    ellipsoid, cylinder = (kinds == "ellipsoid")[:, None], (kinds == "cylinder")[:, None]
+    axes = jnp.where(ellipsoid, size, jnp.where(cylinder, size[:, :1] * np.array([1.0, 1.0, 0.0], size.dtype), 0.0))
+    return Hull(
+        pos=jnp.zeros_like(size),
+        corners=half[:, None, :] * signs.astype(size.dtype),
+        kept=jnp.asarray(np.arange(8) < count[:, None]),
+        core=axes[:, :, None] * np.eye(3, dtype=size.dtype),
+        radius=jnp.where(np.isin(kinds, ("sphere", "capsule")), size[:, 0], 0.0),
+        flat=jnp.asarray(kinds == "plane"),
+        mat=jnp.broadcast_to(np.eye(3, dtype=size.dtype), (len(kinds), 3, 3)),
+    )
+
+
+def extent(hull: Hull) -> Array:
+    """Largest distance (...) of a point of the shape, its ball left out, from the centre [m]."""
+    far = jnp.sqrt(jnp.where(hull.kept, dot(hull.corners, hull.corners), 0.0).max(-1))
+    return far + jnp.sqrt(dot(hull.core, hull.core).max(-1))
+
+
+def heights(hull: Hull, n: Array) -> Array:
+    """How far (8,) each corner with its ellipsoid reaches from the centre along n (3,); no corner, no height."""
+    return jnp.where(hull.kept, dot(hull.corners, n), -jnp.inf) + _length(rotate(hull.core, n))
+
+
+def reach(hull: Hull, n: Array) -> Array:
+    """Support function about the centre, the ball left out: max of n·x; n (3,) need not be a unit vector."""
+    return heights(hull, n).max()
+
+
+def gap(a: Hull, b: Hull, n: Array) -> Array:
+    """f(n), the distance () between the planes with normal n (3,) that support a and b [m]."""
+    return dot(n, b.pos - a.pos) - reach(a, n) - reach(b, -n) - a.radius - b.radius
+
+
+def rounding(a: Hull, b: Hull) -> Array:
+    """Error () to expect in a distance [m]."""
+    size = jnp.abs(a.pos).max() + jnp.abs(b.pos).max() + extent(a) + extent(b) + a.radius + b.radius
+    return 16 * jnp.finfo(size.dtype).eps * size
+
+
+def _length(x: Array) -> Array:
+    square = dot(x, x)
+    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
+
+
+def _support(hull: Hull, n: Array) -> Array:
+    """A point (3,) of the shape, its ball left out, that is furthest along n (3,), from the centre."""
+    best = jnp.arange(8) == jnp.argmax(jnp.where(hull.kept, dot(hull.corners, n), -jnp.inf))
+    x = rotate(hull.core, n)
+    length = _length(x)
+    x = x / jnp.where(length > 0, length, 1.0)
+    return (best[:, None] * hull.corners).sum(0) + unrotate(hull.core, x)
+
+
+def edge(hull: Hull, n: Array) -> Array:
+    """From the corner furthest along n (3,) to the next one: the edge that is in contact, if one is."""
+    _, best = lax.top_k(jnp.where(hull.kept, dot(hull.corners, n), -jnp.inf).astype(jnp.float32), 2)
+    both = hull.kept[best].all()
+    return jnp.where(both, hull.corners[best[1]] - hull.corners[best[0]], 0.0)
+
+
+class _Search(NamedTuple):
+    """What the search knows."""
+
+    points: Array  # (4, 3) of the set {y − x}
+    weight: Array  # (4,) of the point nearest to the origin
+    normal: Array  # (3,) where to look next
+    upper: Array  # () distance of the nearest point [m]
+    best: Array  # (3,) the direction with the largest f so far
+    lower: Array  # () its f, balls left out [m]
+    done: Array  # () bool
+    count: Array  # ()
+
+
+def separating_direction(a: Hull, b: Hull, start: Array) -> Array:
+    """The direction (3,) from a to b in which two shapes are furthest apart, to a relative error of `CLOSE` in f.
+
+    start: (3,) where the search begins, any unit vector. Where the shapes overlap the direction means nothing.
+    """
+    apart, noise, balls = b.pos - a.pos, rounding(a, b), a.radius + b.radius
+    start = jnp.where(a.flat, a.mat[:, 2], start)
+
+    def furthest(n):
+        return apart + _support(b, -n) - _support(a, n)
+
+    def further(at: _Search) -> _Search:
+        new = furthest(at.normal)
+        value = dot(at.normal, new)
+        better = value > at.lower
+        lower, best = jnp.where(better, value, at.lower), jnp.where(better, at.normal, at.best)
+        points = jnp.where((jnp.arange(4) == jnp.argmin(at.weight))[:, None], new, at.points)
+        weight, normal, upper, inside = _nearest(points)
+        done = at.done | inside | (upper - lower <= CLOSE * jnp.maximum(upper - balls, 0.0) + noise)
+        return _Search(points, weight, normal, upper, best, lower, done, at.count + 1)
+
+    first = furthest(start)
+    normal = unit(first, start)
+    weight = jnp.zeros(4, apart.dtype).at[0].set(1.0)
+    upper = _length(first)
+    blank = _Search(jnp.tile(first, (4, 1)), weight, normal, upper, start, dot(start, first), a.flat, jnp.int32(0))
+    return lax.while_loop(lambda at: ~at.done & (at.count < STEPS), further, blank).best
+
+
+def _nearest(points: Array) -> tuple[Array, Array, Array, Array]:
+    """The point of a tetrahedron's surface nearest to the origin, and whether the origin is inside.
+
+    Returns its weights (4,), the direction to it (3,), its distance (), and the flag (). The tetrahedron may be flat.
+    """
+    eye = np.eye(4, dtype=points.dtype)
+    tiny = jnp.finfo(points.dtype).tiny
+    p, q = points[EDGES[:, 0]], points[EDGES[:, 1]]
+    along = q - p
+    square = dot(along, along)
+    t = jnp.clip(-dot(p, along) / jnp.maximum(square, tiny), 0.0, 1.0)[:, None]
+    on_edge = p + t * along
+    edge_weight = (1 - t) * eye[EDGES[:, 0]] + t * eye[EDGES[:, 1]]
+
+    x, y, z = (points[FACES[:, k]] for k in range(3))
+    n = cross(y - x, z - x)
+    area = jnp.maximum(dot(n, n), tiny)
+    share = jnp.stack([dot(cross(y, z), n), dot(cross(z, x), n), dot(cross(x, y), n)], -1) / area[:, None]
+    longest = jnp.maximum(jnp.maximum(dot(y - x, y - x), dot(z - x, z - x)), dot(z - y, z - y))
+    proper = dot(n, n) > (64 * jnp.finfo(points.dtype).eps * longest) ** 2
+    within = proper & (share >= 0).all(-1)
+    unit_n = n / jnp.sqrt(area)[:, None]
+    height = dot(unit_n, x)
+    face_weight = (share[:, :, None] * eye[FACES]).sum(1)
+
+    squares = jnp.concatenate([dot(on_edge, on_edge), jnp.where(within, height**2, jnp.inf)])
+    best = (jnp.arange(10) == jnp.argmin(squares))[:, None]
+    weight = (best * jnp.concatenate([edge_weight, jnp.where(within[:, None], face_weight, 0.0)])).sum(0)
+    length = jnp.sqrt(squares.min())
+    side = jnp.where(height < 0, -1.0, 1.0)[:, None]
+    direction = jnp.concatenate([on_edge / jnp.maximum(_length(on_edge), tiny)[:, None], unit_n * side])
+    normal = unit((best * direction).sum(0), jnp.array([1.0, 0.0, 0.0], points.dtype))
+    # inside: seen from every face the origin is on the side of the fourth point
+    fourth = points[np.array([3, 2, 1, 0])]
+    beyond = dot(n, fourth - x)
+    solid = (jnp.abs(beyond) > 1e-12 * jnp.sqrt(area) * jnp.sqrt(longest.max())) & proper
+    inside = (solid & (beyond * dot(n, -x) > 0)).all() | (length <= 0)
+    return weight, normal, length, inside
+
+
+def axis_direction(a: Hull, b: Hull) -> tuple[Array, Array]:
+    """The best (3,) of the axes of both shapes and the line of centres, and its f (): cheap, for far pairs."""
+    apart = b.pos - a.pos
+    directions = jnp.concatenate([a.mat.T, b.mat.T, unit(apart, a.mat[:, 2])[None]])
+    directions = directions * jnp.where(dot(directions, apart) < 0, -1.0, 1.0)[:, None]
+    directions = jnp.where(a.flat, a.mat[:, 2], directions)
+    values = jax.vmap(gap, (None, None, 0))(a, b, directions)
+    best = jnp.argmax(values)
+    return directions[best], values[best]
+
+
+def best_direction(a: Hull, b: Hull, start: Array) -> Array:
+    """`separating_direction` that also serves shapes in touch or in slight overlap: those are shrunk first."""
+
+    def search(k, best):
+        scale = jnp.where(k == 0, 1 - SHRINK, 1.0).astype(best[0].dtype)
+        small_a, small_b = (h._replace(corners=scale * h.corners, core=scale * h.core) for h in (a, b))
+        direction = separating_direction(small_a, small_b, best[0])
+        value = gap(a, b, direction)
+        return jax.tree.map(lambda x, y: jnp.where(value > best[1], x, y), (direction, value), best)
+
+    return lax.fori_loop(0, 2, search, (start, gap(a, b, start)))[0]
+
+
+def without(local: Hull, gone: Array) -> Hull:
+    """The hull without some of its corners (8,)."""
+    return local._replace(kept=local.kept & ~gone)
+
+
+def faceted(local: Hull, towards: Array) -> Hull:
+    """A cylinder (core of two axes) as the hull of four rim points on each cap; other shapes as they are.
+
+    towards: (3,) direction, in the shape's axes, in whose azimuth the first rim point lies.
+    """
+    cylinder = (local.core[0, 0] > 0) & (local.core[2, 2] == 0)
+    flat = unit(towards * np.array([1.0, 1.0, 0.0], towards.dtype), jnp.array([1.0, 0.0, 0.0], towards.dtype))
+    across = cross(jnp.array([0.0, 0.0, 1.0], towards.dtype), flat)
+    rim = local.core[0, 0] * jnp.stack([flat, across, -flat, -across])
+    corners = jnp.concatenate([local.corners[:1] + rim, local.corners[1:2] + rim])
+    return local._replace(
+        corners=jnp.where(cylinder, corners, local.corners),
+        kept=local.kept | cylinder,
+        core=jnp.where(cylinder, 0.0, local.core),
+    )

@@ -1,0 +1,1 @@
+"""Rows that bind the joints: limits, dry friction, equalities and contacts."""

@@ -1,0 +1,152 @@
+"""Equality constraints: connect two points, weld two frames, couple two joints."""
+
+from typing import NamedTuple, cast
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi.maths import spatial
+from ukemi.mechanics.kinematics import Kinematics, Velocities, accumulate, frames, point_jacobian
+from ukemi.model.records import Model
+
+
+class _Part(NamedTuple):
+    J: Array  # (n, nv)
+    residual: Array  # (n,)
+    depth: Array  # (n,) norm of the constraint's whole residual
+    weight: Array  # (n,)
+    drift: Array  # (n,) J̇ v
+    owner: np.ndarray  # (n,) row of model.equalities
+
+
+def equality_rows(model: Model, kin: Kinematics, velocity: Velocities, q: Array, v: Array, together: bool):
+    """The fields of a `constraint.Block`: all connects, then all welds, then all joint couplings.
+
+    together: points that drifted apart act on both bodies where the first one is, so that bodies which turn as one do
+    not violate the constraint, and momentum is kept. MuJoCo has each act where it is: what couples a body with its own
+    child then resists the turning of both, by a lever as long as the drift.
+    """
+    kinds = np.array(model.equalities.layout.type)
+    parts = []
+    for kind, function in (("connect", _points), ("weld", _welds), ("joint", _couplings)):
+        index = np.nonzero(kinds == kind)[0]
+        if len(index):
+            parts += function(model, kin, velocity, q, v, index, together)
+    J, residual, depth, weight, drift = (jnp.concatenate([p[k] for p in parts]) for k in range(5))
+    owner = np.concatenate([p.owner for p in parts])
+    zero = jnp.zeros_like(residual)
+    solref, solimp = model.equalities.solref[owner], model.equalities.solimp[owner]
+    active = cast(Array, np.ones(len(owner), bool))
+    return J, residual, depth, zero, weight, solref, solimp, active, drift
+
+
+class _Frames(NamedTuple):
+    """The two frames that a connect or weld joins, each fixed to a body."""
+
+    body: np.ndarray  # (n,)
+    pos: Array  # (n, 3)
+    quat: Array  # (n, 4)
+
+
+def _joined(model: Model, kin: Kinematics, index: np.ndarray) -> tuple[_Frames, _Frames]:
+    """Anchor frames of connects and welds, given in bodies or as sites."""
+    layout, data = model.equalities.layout, model.equalities.data[index]
+    weld = np.array([layout.type[k] == "weld" for k in index])[:, None]
+    unit = np.array([1.0, 0.0, 0.0, 0.0], data.dtype)
+    local = (
+        (jnp.where(weld, data[:, 3:6], data[:, 0:3]), jnp.where(weld, data[:, 6:10], unit)),
+        (jnp.where(weld, data[:, 0:3], data[:, 3:6]), jnp.broadcast_to(unit, (len(index), 4))),
+    )
+    out = []
+    for side, (pos, quat) in enumerate(local):
+        body, at_site = layout.objects[index, side], layout.sites[index]
+        if at_site.any():
+            site = np.where(at_site, body, 0)
+            body = np.where(at_site, model.sites.layout.body[site], body)
+            pos = jnp.where(at_site[:, None], model.sites.pos[site], pos)
+            quat = jnp.where(at_site[:, None], model.sites.quat[site], quat)
+        out.append(_Frames(body, *frames(kin, body, pos, quat)))
+    return out[0], out[1]
+
+
+def _relative(model: Model, kin: Kinematics, velocity: Velocities, v: Array, pair: tuple[_Frames, _Frames], together):
+    """Jacobian (n, 6, nv) of frame 1 relative to frame 2, its bias acceleration (n, 6), angular velocities (n, 3)."""
+    tree = model.tree
+    A = accumulate(tree, velocity.S_dot * v[:, None])
+    jacobian, drift, spin = [], [], []
+    for frame in pair:
+        arm = frame.pos - kin.ref[tree.body_tree[frame.body]]
+        V, acc = velocity.body[frame.body], A[frame.body]
+        w, alpha = V[:, :3], acc[:, :3]
+        at_point = V[:, 3:] + spatial.cross(w, arm)
+        linear = acc[:, 3:] + spatial.cross(alpha, arm) + spatial.cross(w, at_point)
+        jacobian.append(point_jacobian(tree, kin, frame.body, pair[0].pos if together else frame.pos))
+        drift.append(jnp.concatenate([alpha, linear], -1))
+        spin.append(w)
+    return jacobian[0] - jacobian[1], drift[0] - drift[1], spin
+
+
+def _points(model: Model, kin: Kinematics, velocity: Velocities, q, v, index: np.ndarray, together) -> list[_Part]:
+    """Residual of the anchor points of connects and welds, three rows each."""
+    pair = _joined(model, kin, index)
+    J, drift, _ = _relative(model, kin, velocity, v, pair, together)
+    apart = pair[0].pos - pair[1].pos
+    weight = cast(Array, sum(model.bodies.invweight[frame.body, 0] for frame in pair))
+    return [_three(J[:, 3:], apart, spatial.safe_norm(apart), weight, drift[:, 3:], index)]
+
+
+def _three(J: Array, residual: Array, depth: Array, weight: Array, drift: Array, index: np.ndarray) -> _Part:
+    """Rows of constraints with three residuals each: (n, 3, nv), (n, 3), (n,), (n,), (n, 3)."""
+    return _Part(
+        lax.collapse(J, 0, 2),  # as a matrix, of no columns where nothing moves
+        residual.reshape(-1),
+        jnp.repeat(depth, 3),
+        jnp.repeat(weight, 3),
+        drift.reshape(-1),
+        np.repeat(index, 3),
+    )
+
+
+def _welds(model: Model, kin: Kinematics, velocity: Velocities, q, v, index: np.ndarray, together) -> list[_Part]:
+    """Points as of a connect, and the vector part of the relative quaternion: sin(θ/2) times its axis."""
+    pair = _joined(model, kin, index)
+    J, drift, (spin, spin_base) = _relative(model, kin, velocity, v, pair, together)
+    scale = model.equalities.data[index, 10][:, None]
+    back = spatial.quat_conj(pair[1].quat)
+    error = spatial.quat_mul(back, pair[0].quat)
+    s, e = error[:, :1], error[:, 1:]
+    # ė = ½ (s w + w × e) with w the relative velocity seen from frame 2
+    to_error = 0.5 * scale[..., None] * (s[..., None] * jnp.eye(3, dtype=e.dtype) - spatial.skew(e))
+    turn = jnp.swapaxes(spatial.quat_to_mat(pair[1].quat), -1, -2)
+    J_turn = to_error @ turn @ J[:, :3]
+    w = spatial.rotate(back, spin - spin_base)
+    w_dot = spatial.rotate(back, drift[:, :3] - spatial.cross(spin_base, spin - spin_base))
+    s_dot, e_dot = -0.5 * (w * e).sum(-1, keepdims=True), 0.5 * (s * w + spatial.cross(w, e))
+    turn_drift = 0.5 * scale * (s_dot * w + s * w_dot + spatial.cross(w_dot, e) + spatial.cross(w, e_dot))
+    apart, angle = pair[0].pos - pair[1].pos, scale * e
+    depth = spatial.safe_norm(jnp.concatenate([apart, angle], -1))
+    weights = [cast(Array, sum(model.bodies.invweight[frame.body, k] for frame in pair)) for k in (0, 1)]
+    return [
+        _three(J[:, 3:], apart, depth, weights[0], drift[:, 3:], index),
+        _three(J_turn, angle, depth, weights[1], turn_drift, index),
+    ]
+
+
+def _couplings(model: Model, kin: Kinematics, velocity, q: Array, v, index: np.ndarray, together) -> list[_Part]:
+    """Joint 1 as a quartic polynomial of joint 2, or held at a constant."""
+    tree, data = model.tree, model.equalities.data[index]
+    first, second = model.equalities.layout.objects[index].T
+    coupled, other = second >= 0, np.maximum(second, 0)
+    shift = [q[tree.joint_qpos[j]] - model.joints.qpos0[tree.joint_qpos[j]] for j in (first, other)]
+    x = jnp.where(coupled, shift[1], 0.0)
+    value = data[:, 0] + x * (data[:, 1] + x * (data[:, 2] + x * (data[:, 3] + x * data[:, 4])))
+    slope = data[:, 1] + x * (2 * data[:, 2] + x * (3 * data[:, 3] + x * 4 * data[:, 4]))
+    dofs = np.arange(model.nv)
+    J = (dofs == tree.joint_dof[first][:, None]) - jnp.where(coupled, slope, 0.0)[:, None] * (
+        dofs == tree.joint_dof[other][:, None]
+    )
+    inverse = model.joints.invweight
+    weight = inverse[tree.joint_dof[first]] + jnp.where(coupled, inverse[tree.joint_dof[other]], 0.0)
+    residual = shift[0] - value
+    return [_Part(J.astype(q.dtype), residual, residual, weight, jnp.zeros_like(residual), index)]

@@ -1,0 +1,73 @@
+"""How soft constraints are: impedance, the reference spring, and a setting that suits derivatives."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ukemi.implicit.rules import FromDistance
+from ukemi.model.records import Model
+
+TINY = 1e-15  # MuJoCo's mjMINVAL
+MIN_IMPEDANCE, MAX_IMPEDANCE = 1e-4, 0.9999
+
+
+def impedance(solimp: Array, depth: Array) -> Array:
+    """Impedance d(r) between d₀ and d_width, a spline of power p with the given midpoint."""
+    low, high = (jnp.clip(solimp[..., k], MIN_IMPEDANCE, MAX_IMPEDANCE) for k in (0, 1))
+    width = jnp.maximum(solimp[..., 2], 0.0)
+    middle = jnp.clip(solimp[..., 3], MIN_IMPEDANCE, MAX_IMPEDANCE)
+    power = jnp.maximum(solimp[..., 4], 1.0)
+    flat = width <= TINY
+    x = jnp.abs(depth) / jnp.where(flat, 1.0, width)
+    inside = ~((x <= 0) | (x >= 1))  # NaN, too, which the rest would drop
+    x = jnp.where(inside, x, 0.5)
+    rising = x <= middle
+    base = jnp.where(rising, x / middle, (1 - x) / (1 - middle))
+    curve = jnp.where(rising, middle, 1 - middle) * base**power
+    y = jnp.where(rising, curve, 1 - curve)
+    y = jnp.where(inside, y, jnp.where(jnp.abs(depth) >= width, 1.0, 0.0))
+    return jnp.where(flat, 0.5 * (low + high), low + y * (high - low))
+
+
+def impedance_ahead(rule: FromDistance, solimp: Array, depth: Array) -> Array:
+    """Impedance continued to positive distance: from d₀ at touching down to d_c at the rule's width (Fig. 6)."""
+    own = jnp.clip(solimp[..., 0], MIN_IMPEDANCE, MAX_IMPEDANCE)
+    start = own if rule.d_0 is None else jnp.full_like(own, rule.d_0)
+    x = jnp.clip(depth / rule.width, 0.0, 1.0)
+    rising = x <= rule.midpoint
+    base = jnp.where(rising, x / rule.midpoint, (1 - x) / (1 - rule.midpoint))
+    curve = jnp.where(rising, rule.midpoint, 1 - rule.midpoint) * base**rule.power
+    fallen = jnp.where(rising, curve, 1 - curve)
+    beyond = jnp.maximum(start + fallen * (rule.d_c - start), TINY)
+    return jnp.where(depth > 0, beyond, impedance(solimp, depth))
+
+
+def deflection_ahead(rule: FromDistance, depth: Array) -> Array:
+    """Deflection r of the reference spring, softened to −softplus(−r) so that it acts from a distance."""
+    return -rule.onset * jax.nn.softplus(-depth / rule.onset)
+
+
+def stiffness_damping(model: Model, solref: Array, solimp: Array) -> tuple[Array, Array]:
+    """Virtual stiffness k and damping b of the reference spring, from either format of solref."""
+    time, ratio = solref[..., 0], solref[..., 1]
+    mixed = ((time <= 0) & (ratio > 0)) | ((time > 0) & (ratio <= 0))
+    time, ratio = jnp.where(mixed, 0.02, time), jnp.where(mixed, 1.0, ratio)
+    standard = ~(time <= 0)  # NaN, too: it must not be taken for the direct format with its other sign
+    if "refsafe" not in model.options.layout.disabled:
+        time = jnp.where(standard, jnp.maximum(time, 2 * model.options.timestep), time)
+    top = jnp.clip(solimp[..., 1], MIN_IMPEDANCE, MAX_IMPEDANCE)
+    k = jnp.where(standard, 1 / jnp.maximum(TINY, (top * time * ratio) ** 2), -time / top**2)
+    b = jnp.where(standard, 2 / jnp.maximum(TINY, top * time), -ratio / top)
+    return k, b
+
+
+class Softness(NamedTuple):
+    """Spring, damper and regulariser of rows as functions of their distance: a_ref = −damping · velocity − push."""
+
+    push: Array  # (n,) [m/s²]
+    damping: Array  # (n, dim) or (n,) [1/s]
+    R: Array  # (n,)
+
+

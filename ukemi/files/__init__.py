@@ -1,0 +1,1 @@
+"""Robot files, from what a user has in hand to a model."""

@@ -1,0 +1,339 @@
+"""Robot file -> Model. MuJoCo's compiler parses and checks the file; everything after that is ours."""
+
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from ukemi import values
+from ukemi.errors import ModelFileError, UnsupportedModelError
+from ukemi.files import pairs, solids
+from ukemi.files.ranges import meaningless
+from ukemi.files.source import parse
+from ukemi.files.support import STEP_FLAGS, unsupported
+from ukemi.model import records as m_
+from ukemi.model import tree as tree_
+
+GEOM_TYPES = {
+    int(mujoco.mjtGeom.mjGEOM_PLANE): "plane",
+    int(mujoco.mjtGeom.mjGEOM_SPHERE): "sphere",
+    int(mujoco.mjtGeom.mjGEOM_CAPSULE): "capsule",
+    int(mujoco.mjtGeom.mjGEOM_ELLIPSOID): "ellipsoid",
+    int(mujoco.mjtGeom.mjGEOM_CYLINDER): "cylinder",
+    int(mujoco.mjtGeom.mjGEOM_BOX): "box",
+    # visual only
+    int(mujoco.mjtGeom.mjGEOM_MESH): "mesh",
+    int(mujoco.mjtGeom.mjGEOM_HFIELD): "mesh",
+    int(mujoco.mjtGeom.mjGEOM_SDF): "mesh",
+}
+INTEGRATORS = {0: "Euler", 1: "RK4", 2: "implicit", 3: "implicitfast"}
+SOLVERS = {0: "PGS", 1: "CG", 2: "Newton"}
+CONES = {0: "pyramidal", 1: "elliptic"}
+EQUALITIES = {
+    int(mujoco.mjtEq.mjEQ_CONNECT): "connect",
+    int(mujoco.mjtEq.mjEQ_WELD): "weld",
+    int(mujoco.mjtEq.mjEQ_JOINT): "joint",
+}
+TRANSMISSIONS = {
+    int(mujoco.mjtTrn.mjTRN_JOINT): "joint",
+    int(mujoco.mjtTrn.mjTRN_JOINTINPARENT): "jointinparent",
+    int(mujoco.mjtTrn.mjTRN_SITE): "site",
+}
+DYNAMICS = {
+    int(mujoco.mjtDyn.mjDYN_NONE): "none",
+    int(mujoco.mjtDyn.mjDYN_INTEGRATOR): "integrator",
+    int(mujoco.mjtDyn.mjDYN_FILTER): "filter",
+    int(mujoco.mjtDyn.mjDYN_FILTEREXACT): "filterexact",
+}
+
+
+def load(source, *, contacts: int | None = None) -> m_.Model:
+    """Load a robot: MJCF or URDF path, XML text, mujoco.MjModel, mujoco.MjSpec, or the name of a built-in model.
+
+    contacts: how many contact points a step can hold, instead of the number derived from the model; when more
+    arise, the nearest are kept and the overflow bit of `State.status` is set.
+    """
+    if contacts is not None:
+        values.check_count("load", "contacts", contacts)
+    m, spec = parse(source)
+    elements = unsupported(m)
+    if elements:
+        raise UnsupportedModelError(elements, source=_title(m))
+    wrong = meaningless(m)
+    if wrong:
+        raise ModelFileError(f"{_title(m)} holds values that mean nothing; correct them:\n  - " + "\n  - ".join(wrong))
+    types = tuple(GEOM_TYPES[t] for t in m.geom_type.tolist())
+    density, inferred = solids.densities(m, spec, types)
+    return m_.Model(
+        bodies=_bodies(m, inferred),
+        joints=_joints(m),
+        geoms=_geoms(m, types, density),
+        sites=m_.Sites(
+            pos=_f(m.site_pos),
+            quat=_f(m.site_quat),
+            layout=m_.SiteLayout(_i(m.site_bodyid), _names(m)("site", m.nsite)),
+        ),
+        pairs=_pairs(m, contacts),
+        equalities=_equalities(m),
+        actuators=_actuators(m),
+        options=_options(m),
+        keyframes=_keyframes(m),
+        tree=tree_.build(m, _names(m)),
+        name=_title(m),
+    )
+
+
+def _f(x):
+    """A float leaf at JAX's default precision."""
+    return jnp.asarray(np.array(x, np.float64))
+
+
+def _i(x):
+    return np.array(x, np.int32)
+
+
+def _b(x):
+    return np.array(x, bool)
+
+
+def _title(m) -> str:
+    return m.names[: m.names.index(b"\0")].decode() or "model"
+
+
+def _names(m):
+    """Names of the elements of a kind; nameless ones are numbered."""
+
+    def names(kind: str, n: int) -> tuple[str, ...]:
+        code = getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}")
+        return tuple(mujoco.mj_id2name(m, code, k) or f"{kind}{k}" for k in range(n))
+
+    return names
+
+
+def _bodies(m, inferred) -> m_.Bodies:
+    layout = m_.BodyLayout(
+        compensated=bool(np.any(m.body_gravcomp)),
+        free=_free_bodies(m),
+        inferred=inferred,
+        sliding=np.array(m.body_simple == 2) & (m.body_dofnum > 0),
+    )
+    return m_.Bodies(
+        pos=_f(m.body_pos),
+        quat=_f(m.body_quat),
+        ipos=_f(m.body_ipos),
+        iquat=_f(m.body_iquat),
+        mass=_f(m.body_mass),
+        inertia=_f(m.body_inertia),
+        products=_f(np.zeros((m.nbody, 3))),
+        gravcomp=_f(m.body_gravcomp),
+        invweight=_f(m.body_invweight0),
+        layout=layout,
+    )
+
+
+def _free_bodies(m) -> np.ndarray:
+    """Bodies that float alone: one free joint, no other joint in the tree."""
+    alone = [
+        m.body_jntnum[b] == 1 and m.jnt_type[m.body_jntadr[b]] == tree_.FREE and m.tree_dofnum[m.body_treeid[b]] == 6
+        for b in range(m.nbody)
+    ]
+    return np.nonzero(alone)[0].astype(np.int32)
+
+
+def _joints(m) -> m_.Joints:
+    layout = m_.JointLayout(
+        limit_rows=_limit_rows(m),
+        force_limited=_b(m.jnt_actfrclimited),
+        actuated_gravcomp=_b(m.jnt_actgravcomp),
+        dry=np.nonzero(m.dof_frictionloss)[0].astype(np.int32),
+        springs=bool(np.any(m.jnt_stiffness)),
+        turning_springs=bool(np.any(m.jnt_stiffness[np.isin(m.jnt_type, (tree_.BALL, tree_.FREE))])),
+        damped=bool(np.any(m.dof_damping)),
+        slowed=bool(np.any(m.dof_damping > 0)),
+    )
+    return m_.Joints(
+        pos=_f(m.jnt_pos),
+        axis=_f(m.jnt_axis),
+        qpos0=_f(m.qpos0),
+        qpos_spring=_f(m.qpos_spring),
+        stiffness=_f(m.jnt_stiffness),
+        damping=_f(m.dof_damping),
+        armature=_f(m.dof_armature),
+        frictionloss=_f(m.dof_frictionloss),
+        invweight=_f(m.dof_invweight0),
+        range=_f(m.jnt_range),
+        margin=_f(m.jnt_margin),
+        solref_limit=_f(m.jnt_solref),
+        solimp_limit=_f(m.jnt_solimp),
+        solref_friction=_f(m.dof_solref),
+        solimp_friction=_f(m.dof_solimp),
+        actuator_range=_f(m.jnt_actfrcrange),
+        layout=layout,
+    )
+
+
+def _limit_rows(m) -> np.ndarray:
+    """(joint, side) of each limit row: side 0 is the nearer one, which is enough unless both can act at once."""
+    rows = []
+    for j in np.nonzero(m.jnt_limited)[0]:
+        low, high = m.jnt_range[j]
+        if np.isinf(high) and (np.isinf(low) or m.jnt_type[j] == tree_.BALL):
+            continue  # an infinite distance has no row; if one side is finite, that is the nearer one
+        both = m.jnt_type[j] != tree_.BALL and high - low <= 2 * m.jnt_margin[j]
+        rows += [(j, -1), (j, 1)] if both else [(j, 0)]
+    return np.array(rows, np.int32).reshape(-1, 2)
+
+
+def _geoms(m, types, density) -> m_.Geoms:
+    layout = m_.GeomLayout(
+        type=types,
+        body=_i(m.geom_bodyid),
+        condim=_i(m.geom_condim),
+        priority=_i(m.geom_priority),
+        rgba=np.array(m.geom_rgba, np.float32),
+        names=_names(m)("geom", m.ngeom),
+    )
+    return m_.Geoms(
+        pos=_f(m.geom_pos),
+        quat=_f(m.geom_quat),
+        size=_f(m.geom_size),
+        density=_f(density),
+        friction=_f(m.geom_friction),
+        restitution=_f(_restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom)),
+        solref=_f(m.geom_solref),
+        solimp=_f(m.geom_solimp),
+        solmix=_f(m.geom_solmix),
+        margin=_f(m.geom_margin),
+        gap=_f(m.geom_gap),
+        layout=layout,
+    )
+
+
+def _pairs(m, contacts) -> m_.Pairs:
+    return m_.Pairs(
+        friction=_f(m.pair_friction),
+        restitution=_f(_restitution(m, mujoco.mjtObj.mjOBJ_PAIR, m.npair)),
+        solref=_f(m.pair_solref),
+        solref_friction=_f(m.pair_solreffriction),
+        solimp=_f(m.pair_solimp),
+        margin=_f(m.pair_margin),
+        gap=_f(m.pair_gap),
+        layout=pairs.build(m, GEOM_TYPES, contacts),
+    )
+
+
+def _restitution(m, kind, n: int) -> np.ndarray:
+    """Restitution of geoms or pairs (n,): MJCF has no attribute for it, so the file says it in its <custom> section.
+
+    <numeric name="restitution"> is that of all; <tuple name="restitution"> lists objects with their own as `prm`.
+    """
+    out = np.zeros(n)
+    number = mujoco.mj_name2id(m, mujoco.mjtObj.mjOBJ_NUMERIC, "restitution")
+    if number >= 0:
+        out[:] = m.numeric_data[m.numeric_adr[number]]
+    listed = mujoco.mj_name2id(m, mujoco.mjtObj.mjOBJ_TUPLE, "restitution")
+    if listed >= 0:
+        entries = m.tuple_adr[listed] + np.arange(m.tuple_size[listed])
+        entries = entries[np.array(m.tuple_objtype)[entries] == int(kind)]
+        out[np.array(m.tuple_objid)[entries]] = np.array(m.tuple_objprm)[entries]
+    wrong = ~((out >= 0) & (out <= 1))
+    if wrong.any():
+        k, word = int(np.argmax(wrong)), mujoco.mju_type2Str(kind)
+        name = _names(m)(word, n)[k]
+        raise ModelFileError(f"{word} '{name}': its restitution is {out[k]:g}; <custom> must give 0 to 1")
+    return out
+
+
+def _equalities(m) -> m_.Equalities:
+    on = np.nonzero(m.eq_active0)[0]  # constraints switched off in the file never act
+    layout = m_.EqualityLayout(
+        type=tuple(EQUALITIES[int(m.eq_type[k])] for k in on),
+        objects=np.stack([_i(m.eq_obj1id[on]), _i(m.eq_obj2id[on])], -1),
+        sites=_b(m.eq_objtype[on] == mujoco.mjtObj.mjOBJ_SITE),
+        names=tuple(_names(m)("equality", m.neq)[k] for k in on),
+    )
+    return m_.Equalities(
+        data=_f(m.eq_data[on][:, :11]), solref=_f(m.eq_solref[on]), solimp=_f(m.eq_solimp[on]), layout=layout
+    )
+
+
+def _actuators(m) -> m_.Actuators:
+    fixed = np.array(m.actuator_gaintype) == mujoco.mjtGain.mjGAIN_FIXED
+    affine = np.array(m.actuator_biastype) == mujoco.mjtBias.mjBIAS_AFFINE
+    gain = np.array(m.actuator_gainprm[:, :3])
+    gain[fixed, 1:] = 0.0
+    bias = np.where(affine[:, None], m.actuator_biasprm[:, :3], 0.0)
+    layout = m_.ActuatorLayout(
+        transmission=tuple(TRANSMISSIONS[t] for t in m.actuator_trntype.tolist()),
+        target=_i(m.actuator_trnid).reshape(m.nu, 2),
+        dynamics=tuple(DYNAMICS[t] for t in m.actuator_dyntype.tolist()),
+        act=_i(m.actuator_actadr),
+        ctrl_limited=_b(m.actuator_ctrllimited),
+        force_limited=_b(m.actuator_forcelimited),
+        act_limited=_b(m.actuator_actlimited),
+        early=_b(m.actuator_actearly),
+        wraps=_wraps(m, fixed & affine),
+        names=_names(m)("actuator", m.nu),
+    )
+    return m_.Actuators(
+        gain=_f(gain),
+        bias=_f(bias),
+        time_constant=_f(np.maximum(m.actuator_dynprm[:, 0], 1e-15)),
+        gear=_f(m.actuator_gear),
+        ctrl_range=_f(m.actuator_ctrlrange),
+        force_range=_f(m.actuator_forcerange),
+        act_range=_f(m.actuator_actrange),
+        layout=layout,
+    )
+
+
+def _wraps(m, servo) -> np.ndarray:
+    """Which actuators are position servos of a rotation, whose setpoint MuJoCo takes modulo a turn."""
+    out = np.zeros(m.nu, bool)
+    for k in np.nonzero(servo)[0]:
+        matched = m.actuator_gainprm[k, 0] == -m.actuator_biasprm[k, 1]
+        target, reference = m.actuator_trnid[k]
+        if TRANSMISSIONS[int(m.actuator_trntype[k])] == "site":
+            rotation = reference >= 0 and not np.any(m.actuator_gear[k, :3])
+        else:
+            rotation = m.jnt_type[target] == tree_.BALL
+        out[k] = matched and rotation
+    return out
+
+
+def _options(m) -> m_.Options:
+    bits = {flag.name.removeprefix("mjDSBL_").lower(): int(flag.value) for flag in _flags(mujoco.mjtDisableBit)}
+    layout = m_.OptionLayout(
+        integrator=INTEGRATORS[int(m.opt.integrator)],
+        solver=SOLVERS[int(m.opt.solver)],
+        cone=CONES[int(m.opt.cone)],
+        iterations=int(m.opt.iterations),
+        line_search_iterations=int(m.opt.ls_iterations),
+        fluid=bool(m.opt.density or m.opt.viscosity),
+        disabled=tuple(sorted(name for name, bit in bits.items() if m.opt.disableflags & bit and bit in STEP_FLAGS)),
+    )
+    return m_.Options(
+        timestep=_f(m.opt.timestep),
+        gravity=_f(m.opt.gravity),
+        impratio=_f(m.opt.impratio),
+        density=_f(m.opt.density),
+        viscosity=_f(m.opt.viscosity),
+        wind=_f(m.opt.wind),
+        layout=layout,
+    )
+
+
+def _flags(enum):
+    return [v for v in enum.__members__.values() if "NUM" not in v.name and not v.name.startswith("mjN")]
+
+
+def _keyframes(m) -> m_.Keyframes:
+    return m_.Keyframes(
+        q=_f(m.key_qpos),
+        v=_f(m.key_qvel),
+        act=_f(m.key_act),
+        ctrl=_f(m.key_ctrl),
+        mocap_pos=_f(m.key_mpos).reshape(m.nkey, m.nmocap, 3),
+        mocap_quat=_f(m.key_mquat).reshape(m.nkey, m.nmocap, 4),
+        time=_f(m.key_time),
+        names=_names(m)("key", m.nkey),
+    )

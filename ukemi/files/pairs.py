@@ -1,0 +1,87 @@
+"""Which geoms may touch: the pairs that pass the filters of the file, found once at load."""
+
+import mujoco
+import numpy as np
+
+from ukemi.collide.primitives import PAIRS
+from ukemi.model.records import PairGroup, PairLayout
+
+# Contact points that one moving geom typically makes at once: what the default capacity counts on.
+TYPICAL = {"sphere": 1, "capsule": 2, "ellipsoid": 1, "cylinder": 3, "box": 6, "mesh": 0, "plane": 0}
+# Pairs of a group that can be examined in detail at the least.
+FEW = 12
+
+
+def build(m, types: dict, capacity: int | None) -> PairLayout:
+    """Pairs of geoms of a `mujoco.MjModel` that may collide, after MuJoCo's filters."""
+    found: dict[tuple[str, str], list[tuple[int, int, int, int]]] = {}
+    for a, b, explicit, condim in _allowed(m):
+        if m.geom_type[a] > m.geom_type[b]:
+            a, b = b, a
+        key = types[int(m.geom_type[a])], types[int(m.geom_type[b])]
+        if key in PAIRS:
+            found.setdefault(key, []).append((a, b, explicit, condim))
+    order = sorted(found, key=lambda types: (types[0] != "plane", types))
+    groups = tuple(_group(key, np.array(found[key])) for key in order)
+    points = sum(g.slots * PAIRS[g.types].points for g in groups)
+    if capacity is None:
+        touching = {int(g) for group in groups for g in group.geoms.ravel() if m.body_weldid[m.geom_bodyid[g]]}
+        capacity = 8 + sum(TYPICAL[types[int(m.geom_type[g])]] for g in touching)
+    dims = [int(d) for group in groups for d in group.condim]
+    return PairLayout(groups=groups, capacity=min(points, capacity), dim=max(dims, default=1))
+
+
+def _group(key: tuple[str, str], rows: np.ndarray) -> PairGroup:
+    n, several = len(rows), len(np.unique(rows[:, :2]))
+    touching = 3 if key == ("sphere", "sphere") else 1  # spheres pack closely
+    slots = n if key[0] == "plane" else min(n, max(FEW, touching * several))
+    return PairGroup(
+        types=key,
+        geoms=rows[:, :2].astype(np.int32),
+        explicit=rows[:, 2].astype(np.int32),
+        condim=rows[:, 3].astype(np.int32),
+        slots=slots,
+    )
+
+
+def _allowed(m):
+    """(geom, geom, explicit pair or -1, condim) of every pair that passes the filters."""
+    if m.opt.disableflags & (_disable("CONTACT") | _disable("CONSTRAINT")):
+        return
+    weld = np.array(m.body_weldid)[m.geom_bodyid] if m.ngeom else np.zeros(0, int)
+    listed = set()
+    for k in range(m.npair):
+        a, b = int(m.pair_geom1[k]), int(m.pair_geom2[k])
+        listed.add((min(a, b), max(a, b)))
+        if m.body_dofnum[weld[a]] or m.body_dofnum[weld[b]]:
+            yield a, b, k, int(m.pair_dim[k])
+    excluded = set(np.array(m.exclude_signature).tolist())
+    parents = not m.opt.disableflags & _disable("FILTERPARENT")
+    for a in range(m.ngeom):
+        for b in range(a + 1, m.ngeom):
+            if (a, b) in listed or not _masks_meet(m, a, b):
+                continue
+            wa, wb = weld[a], weld[b]
+            if wa == wb or not (m.body_dofnum[wa] or m.body_dofnum[wb]):
+                continue
+            above = m.body_weldid[m.body_parentid[wa]], m.body_weldid[m.body_parentid[wb]]
+            if parents and wa and wb and (wa == above[1] or wb == above[0]):
+                continue
+            bodies = sorted((int(m.geom_bodyid[a]), int(m.geom_bodyid[b])))
+            if (bodies[0] << 16) + bodies[1] in excluded:
+                continue
+            yield a, b, -1, _condim(m, a, b)
+
+
+def _disable(name: str) -> int:
+    return int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}"))
+
+
+def _masks_meet(m, a: int, b: int) -> bool:
+    return bool(m.geom_contype[a] & m.geom_conaffinity[b]) or bool(m.geom_contype[b] & m.geom_conaffinity[a])
+
+
+def _condim(m, a: int, b: int) -> int:
+    """Contact dimension: of the geom with the higher priority, else the larger."""
+    dims, ranks = m.geom_condim[[a, b]], m.geom_priority[[a, b]]
+    return int(dims.max() if ranks[0] == ranks[1] else dims[np.argmax(ranks)])

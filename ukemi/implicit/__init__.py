@@ -1,0 +1,1 @@
+"""Derivatives of what is found by search: the implicit rule, and what carries it."""

@@ -1,0 +1,1 @@
+"""Contact laws, and what they share."""

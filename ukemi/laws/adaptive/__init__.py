@@ -1,0 +1,1 @@
+"""DiffMJX's adaptive integration."""

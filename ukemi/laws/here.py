@@ -1,0 +1,58 @@
+"""Where a step stands: poses, contacts, and the forces that are not constraints."""
+
+from typing import NamedTuple, cast
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ukemi.collide.detect import Contacts, detect
+from ukemi.constraints.rows import Frame
+from ukemi.mechanics import forces as f_
+from ukemi.mechanics.kinematics import Kinematics, of_state, velocities
+from ukemi.model.records import Input, Model, State
+
+
+class Here(NamedTuple):
+    """Everything that the acceleration depends on."""
+
+    model: Model
+    kin: Kinematics
+    contacts: Contacts
+    q: Array
+    v: Array
+    act: Array
+    warm: Array  # (nv,) where the solver starts; it does not change what the solver finds
+    inputs: Input
+
+
+def here_of(model: Model, state: State, inputs: Input, ahead: Array | None = None) -> Here:
+    """Kinematics and contacts of a state, of those up to `ahead` beyond their margin too."""
+    kin = of_state(model, state, inputs)
+    return here_at(model, state, inputs, kin, detect(model, kin, ahead))
+
+
+def here_at(model: Model, state: State, inputs: Input, kin: Kinematics, contacts: Contacts) -> Here:
+    """The same where kinematics and contacts are known."""
+    warm = state.cache.acceleration
+    if "warmstart" in model.options.layout.disabled:
+        warm = jnp.zeros_like(warm)
+    return Here(model, kin, contacts, state.q, state.v, state.act, lax.stop_gradient(warm), inputs)
+
+
+def forces(here: Here) -> tuple[f_.Passive, f_.Actuation]:
+    """Passive and actuator forces."""
+    model, kin, _, q, v, act, _, inputs = here
+    rest = f_.passive(model, kin, q, v)
+    return rest, f_.actuation(model, kin, q, v, act, cast(Array, inputs.ctrl), rest.held)  # `as_input` fills ctrl
+
+
+def applied(here: Here) -> Array:
+    """All forces (nv,) but constraints and bias: τ."""
+    rest, drive = forces(here)
+    return rest.qfrc + drive.qfrc + f_.applied(here.model, here.kin, here.inputs, here.v)
+
+
+def frame_of(here) -> Frame:
+    """What rows are made from at `methods.balance.Here`."""
+    velocity = velocities(here.model.tree, here.kin.S, here.v)
+    return Frame(here.model, here.kin, velocity, here.q, here.v, here.contacts)

@@ -1,0 +1,238 @@
+"""Time integrators of the soft law: from the acceleration to the next positions, velocities and activations.
+
+All but RK4 use v⁺ = v + h e, M̂ e = M a, with M̂ = M − h D (MuJoCo, eq. 6), and differ in the slope D of the forces
+that they take implicitly: Euler the joints' damping, implicitfast also the actuators', the fluid's and the bias force
+of bodies that float alone, implicit all but the constraints'.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+import numpy as np
+from jax import Array, lax
+
+from ukemi.implicit.rule import isolated
+from ukemi.maths import spatial
+from ukemi.maths.maps import pick
+from ukemi.maths.systems import eliminate, solve
+from ukemi.mechanics.dynamics import bias_slope
+from ukemi.mechanics.forces import (
+    Actuation,
+    activation_motion,
+    acts_on_joints,
+    next_activation,
+    on_joints,
+    passive_slope,
+    wrap_activation,
+)
+from ukemi.mechanics.kinematics import Kinematics, Velocities, integrate
+from ukemi.model.records import Input, Model, State
+from ukemi.xla.stages import compact
+
+NAMES = ("Euler", "implicitfast", "implicit", "RK4")
+
+
+class Moved(NamedTuple):
+    """Positions, velocities and activations one step later."""
+
+    q: Array
+    v: Array
+    act: Array
+
+
+# ---- what is taken implicitly --------------------------------------------------------------------------------
+
+
+class Slope(NamedTuple):
+    """Derivatives of forces in velocity that an integrator takes implicitly: D − C."""
+
+    force: Array  # (nv, nv) D, of passive and actuator forces
+    bias: Array | None  # (nv, nv) C, of the bias force
+
+
+def takes_slope(integrator: str, model: Model) -> bool:
+    """Whether the integrator differs from explicit use of the acceleration."""
+    disabled = model.options.layout.disabled
+    damped = model.joints.layout.slowed and not {"eulerdamp", "damper"} & set(disabled)
+    return integrator.startswith("implicit") or (integrator == "Euler" and damped)
+
+
+def implicit_slope(
+    integrator: str, model: Model, kin: Kinematics, velocity: Velocities, v: Array, drive: Actuation
+) -> Slope:
+    """Slope of the forces that the integrator takes implicitly."""
+    if integrator == "Euler":
+        return Slope(-jnp.diag(model.joints.damping), None)
+    related = model.tree.anc | model.tree.anc.T  # dofs that M couples
+    D = on_joints(model, drive.moment, drive.slope) + passive_slope(model, kin, v)
+    D = jnp.where(related, D, 0.0)
+    if integrator == "implicit":
+        return Slope(D, bias_slope(model, kin, velocity))
+    alone = model.bodies.layout.free
+    if not len(alone):
+        return Slope(D, None)
+    mask = np.zeros((model.nv, model.nv), bool)
+    dofs = _free_dofs(model)
+    mask[dofs[:, :, None], dofs[:, None, :]] = True
+    return Slope(D, jnp.where(mask, bias_slope(model, kin, velocity), 0.0))
+
+
+def solve_implicit(integrator: str, model: Model, M: Array, slope: Slope, force: Array) -> Array:
+    """e with (M − h (D − C)) e = force (nv,)."""
+    h = model.options.timestep
+    M_hat = M - h * slope.force
+    if integrator == "implicit":
+        return jnp.linalg.solve(M_hat + h * cast(Array, slope.bias), force)
+    out = jsl.cho_solve((lax.linalg.cholesky(M_hat, symmetrize_input=False), True), force)
+    if slope.bias is None:
+        return out
+    dofs = jnp.asarray(_free_dofs(model))
+    block = (M_hat + h * slope.bias)[dofs[:, :, None], dofs[:, None, :]]
+    alone = jnp.linalg.solve(block, force[dofs][..., None])[..., 0]
+    return out.at[dofs].set(alone, unique_indices=True)  # said so that it has a transpose
+
+
+def solve_transposed(integrator: str, model: Model, M: Array, slope: Slope, force: Array) -> Array:
+    """u with (M − h (D − C))ᵀ u = force (nv,)."""
+    matrix = implicit_matrix(model, M, slope)
+    if integrator == "Euler" or takes_forces_of_joints(integrator, model):  # symmetric
+        return solve(matrix, force)
+    return eliminate(matrix.T, force[:, None])[:, 0]
+
+
+def implicit_matrix(model: Model, M: Array, slope: Slope) -> Array:
+    """M̂ = M − h (D − C) (nv, nv)."""
+    D = slope.force if slope.bias is None else slope.force - slope.bias
+    return M - model.options.timestep * D
+
+
+def takes_forces_of_joints(integrator: str, model: Model) -> bool:
+    """Whether what is taken are slopes of passive forces, and of actuators with constant moments, alone."""
+    return integrator == "implicitfast" and acts_on_joints(model) and not len(model.bodies.layout.free)
+
+
+def slope_product(
+    integrator: str, model: Model, kin: Kinematics, velocity: Velocities, v: Array, drive: Actuation, e: Array
+) -> Array:
+    """(D − C) e (nv,), for derivatives without matrices where the actuators drive joints."""
+    if integrator == "Euler":
+        return -model.joints.damping * e
+    if takes_forces_of_joints(integrator, model):
+        return drive.resistance(e) + passive_slope(model, kin, v) @ e
+    slope = implicit_slope(integrator, model, kin, velocity, v, drive)
+    return slope.force @ e if slope.bias is None else slope.force @ e - slope.bias @ e
+
+
+def _free_dofs(model: Model) -> np.ndarray:
+    """(n, 6) dofs of the bodies that float alone."""
+    joints = model.tree.slots[model.bodies.layout.free, 0]
+    return model.tree.joint_dof[joints][:, None] + np.arange(6)
+
+
+# ---- moving on ---------------------------------------------------------------------------------------------------
+
+
+def advance(model: Model, state: State, motion, inputs: Input) -> Moved:
+    """Semi-implicit step with the integrator's own acceleration: velocities first, positions by the new ones."""
+    return compact(_advance)(model, state, motion.kin, motion.effective, inputs)
+
+
+def _advance(model: Model, state: State, kin: Kinematics, acceleration: Array, inputs: Input) -> Moved:
+    h = model.options.timestep
+    v = spatial.materialize(state.v + h * acceleration)
+    return Moved(integrate(model.tree, state.q, v, h), v, moved_activation(model, state, kin, inputs))
+
+
+def moved_activation(model: Model, state: State, kin: Kinematics, inputs: Input) -> Array:
+    """Activations (na,) one step later."""
+    rate, length = activation_motion(model, kin, state.q, state.act, cast(Array, inputs.ctrl))
+    return wrap_activation(model, next_activation(model, state.act, rate), length)
+
+
+def advance_slopes(model: Model, state: State, inputs: Input, rate: Array, change: Array, velocity: Array) -> Array:
+    """Derivative (2nv + na, 2nv + na + nu) of a step in state (tangent space) and controls.
+
+    velocity: ∂v⁺ (nv, ·); change: that of the rate (nv,) at which positions move, q⁺ = q ⊕ h rate. On a rotation
+    δ⁺ = R(h ω)ᵀ δ + h J_r(h ω) δω.
+    """
+    # apart from the step: see `gradient.isolated`
+    state, rate, change, velocity = spatial.materialize((state, rate, change, velocity))
+    return compact(_advance_slopes)(model, state, inputs, rate, change, velocity)
+
+
+def _advance_slopes(model: Model, state: State, inputs: Input, rate: Array, change: Array, velocity: Array) -> Array:
+    h, nv, tree, dtype = model.options.timestep, model.nv, model.tree, velocity.dtype
+    carried, scaled = np.eye(nv, dtype=dtype), h * change
+    if len(tree.quat_joints):
+        turn = h * rate[tree.quat_dof]
+        back = spatial.quat_to_mat(spatial.quat_conj(spatial.quat_exp(turn)))
+        carried = spatial.with_blocks(carried, tree.quat_dof, back)
+        scaled = h * (
+            spatial.with_blocks(np.eye(nv, dtype=dtype), tree.quat_dof, spatial.right_jacobian(turn)) @ change
+        )
+    position = scaled + jnp.pad(carried, ((0, 0), (0, velocity.shape[1] - nv)))
+    return jnp.concatenate([position, velocity, _activation_slopes(model, state, inputs, dtype)])
+
+
+def _activation_slopes(model: Model, state: State, inputs: Input, dtype) -> Array:
+    """Derivative (na, 2nv + na + nu) of the next activations, which depend on activations and controls alone."""
+    if not model.na:
+        return jnp.zeros((0, 2 * model.nv + model.nu), dtype)
+
+    def next_act(act, ctrl):
+        # without setpoints that wrap, kinematics and positions are not looked at
+        return next_activation(model, act, activation_motion(model, None, None, act, ctrl)[0])
+
+    slopes = jax.jacfwd(next_act, argnums=(0, 1))(state.act, inputs.ctrl)
+    return jnp.concatenate([jnp.zeros((model.na, 2 * model.nv), dtype), *slopes], -1)
+
+
+def wraps(model: Model) -> bool:
+    """Whether stored setpoints live on a circle, so that they depend on positions."""
+    layout = model.actuators.layout
+    return bool((layout.wraps & (layout.act >= 0)).any())
+
+
+def runge_kutta(accelerate, model: Model, state: State, inputs: Input):
+    """Classic fourth-order Runge–Kutta; rotations by Munthe-Kaas, so that they keep the order.
+
+    accelerate: function (model, state, inputs) -> Motion. Returns the moved state and the motion at its beginning.
+    """
+    h, tree = model.options.timestep, model.tree
+    now = accelerate(model, state, inputs)
+    rate, length = _activation(model, state, now, inputs)
+    stages = [(state.v, now.acceleration, rate)]
+    for weight in (0.5, 0.5, 1.0):
+        u, a, w = stages[-1]
+        shift = h * weight * u
+        q = integrate(tree, state.q, weight * u, h)
+        v = state.v + h * weight * a
+        cache = replace(state.cache, acceleration=lax.stop_gradient(a))
+        there = State(q, v, state.act + h * weight * w, state.time, state.status, cache)
+        then = accelerate(model, there, inputs)
+        stages.append((_pull_back(model, shift, v), then.acceleration, _activation(model, there, then, inputs)[0]))
+    weights = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
+    rates = [cast(Array, sum(b * s[k] for b, s in zip(weights, stages, strict=True))) for k in range(3)]
+    act = wrap_activation(model, next_activation(model, state.act, rates[2]), length)
+    return Moved(integrate(tree, state.q, rates[0], h), state.v + h * rates[1], act), now
+
+
+def _activation(model: Model, state: State, motion, inputs: Input) -> tuple[Array, Array | None]:
+    return activation_motion(model, motion.kin, state.q, state.act, cast(Array, inputs.ctrl))
+
+
+def _pull_back(model: Model, shift: Array, v: Array) -> Array:
+    """Velocity at the configuration `shift` away, as a tangent vector at the start: J_r⁻¹ on each rotation."""
+    tree = model.tree
+    if not len(tree.quat_joints):
+        return v
+    return isolated(partial(_turn_back, tree))(shift, v)
+
+
+def _turn_back(tree, shift: Array, v: Array) -> Array:
+    turn = spatial.right_jacobian_inverse(pick(shift, tree.quat_dof))
+    return v.at[tree.quat_dof].set(spatial.apply(turn, pick(v, tree.quat_dof)), unique_indices=True)

@@ -1,0 +1,205 @@
+"""Rigid constraints as rows on velocities: what limits, friction, equalities and contacts ask of v⁺ = J v.
+
+Rows have the order of `constraint.constraint_rows`. A contact or limit that is still open by φ may close within the
+step but not cross it, J v⁺ ≥ −φ/h; one that closes with restitution leaves at J v⁺ = −e J v (Jade, eq. 7). Penetration
+is not pushed back by velocities, which would add energy, but by a displacement of its own (`restore`).
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ukemi.collide.detect import bounding_capsules
+from ukemi.constraints.contacts import Lever, contact_jacobian, contact_lever, contact_parameters
+from ukemi.constraints.rows import Block, Frame, scalar_blocks
+from ukemi.laws.here import frame_of
+from ukemi.maths import spatial
+from ukemi.mechanics.kinematics import Kinematics, geom_frames, velocities
+from ukemi.model.records import Model
+from ukemi.model.rows import RowKinds
+
+YIELD = 1e-4  # of the displacement against penetration, relative to the inverse weights of what it moves
+
+
+class Law(NamedTuple):
+    """What each row asks for."""
+
+    on: Array  # (total,) bool: may exert an impulse
+    reach: Array  # (total,) velocity that pushes must not fall below, −φ/h, and that held rows have
+    restitution: Array  # (total,) e of pushes
+    restore: Array  # (total,) displacement against penetration and drift [m] or [rad]
+    weight: Array  # (total,) inverse weight of what the row moves, in any direction [1/kg]
+    fixed: Array  # (total,) bound of an impulse that does not depend on others
+    mu: Array  # (total,) bound of a friction impulse per impulse of its normal
+
+    @property
+    def yields(self) -> Array:
+        """By how much less rows are displaced per λ (total,), so that what asks for different things agrees [1/kg]."""
+        return YIELD * self.weight
+
+
+class Rows(NamedTuple):
+    """Rows as a linear map from velocities, without the contacts' matrix."""
+
+    J: Array  # (scalar, nv)
+    lever: Lever | None
+    dim: int
+
+    def motion(self, x: Array) -> Array:
+        """J x (total,)."""
+        out = self.J @ x
+        return out if self.lever is None else jnp.concatenate([out, self.lever.motion(x).reshape(-1)])
+
+    def pull(self, f: Array) -> Array:
+        """Jᵀ f (nv,)."""
+        n = len(self.J)
+        out = f[:n] @ self.J
+        return out if self.lever is None else out + self.lever.pull(f[n:].reshape(-1, self.dim))
+
+
+def scalar_rows(frame: Frame, kinds: RowKinds) -> list[Block]:
+    """The rows that are not contacts, kind by kind."""
+    return scalar_blocks(frame, kinds, together=True)
+
+
+def matrix(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Array:
+    """J (total, nv)."""
+    J = _scalar_matrix(frame, blocks)
+    if not kinds.contacts:
+        return J
+    contacts = contact_jacobian(frame.model, frame.kin, frame.contacts, kinds.dim)
+    return jnp.concatenate([J, contacts.reshape(-1, frame.model.nv)])
+
+
+def _scalar_matrix(frame: Frame, blocks: list[Block]) -> Array:
+    return jnp.concatenate([jnp.zeros((0, frame.model.nv), frame.v.dtype), *(block.J for block in blocks)])
+
+
+def rows(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Rows:
+    """The same as a map."""
+    J = _scalar_matrix(frame, blocks)
+    lever = contact_lever(frame.model, frame.kin, frame.contacts, kinds.dim) if kinds.contacts else None
+    return Rows(J, lever, kinds.dim)
+
+
+def law(frame: Frame, kinds: RowKinds, blocks: list[Block], moving: Array, h: Array, options: "Stepping") -> Law:
+    """The law of rows that move at `moving` = J v (total,), over a duration h [s]."""
+    model = frame.model
+    parts, start = [], 0
+    for block, kind in zip(blocks, _names(kinds), strict=True):
+        n = len(block.residual)
+        parts.append(_scalar_law(model, block, kind, moving[start : start + n], h, options))
+        start += n
+    if kinds.contacts:
+        parts.append(_contact_law(frame, kinds, moving[start:].reshape(-1, kinds.dim), h, options))
+    if not parts:
+        none = jnp.zeros(0, h.dtype)
+        return Law(jnp.zeros(0, bool), *(none,) * 6)
+    return Law(*(jnp.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+class Stepping(NamedTuple):
+    """What impulses are sought for; static.
+
+    phase "step": for a time step under all forces. "impact": for an instant, in which only impulses act, so that what
+    touches must not approach (Jade, eq. 8). "place": no impulses but displacements, which take all penetration back.
+    """
+
+    phase: str
+    correction: float  # share of a penetration that is taken back in a step
+    explicit: bool  # positions move by the old velocities
+
+
+def _names(kinds: RowKinds) -> list[str]:
+    counts = {"equality": kinds.equality, "dry": kinds.dry, "limit": kinds.limit}
+    return [name for name, n in counts.items() if n]
+
+
+def positive(x: Array) -> Array:
+    """max(x, 0), with derivative 0 at 0, where a contact or limit that just touches is clamped, not closing."""
+    return jnp.where(x <= 0, 0.0, x)
+
+
+def _gap(phi: Array, moving: Array, h: Array, options: Stepping) -> Array:
+    """Distance that the new velocity may use up [m]."""
+    return phi + h * moving if options.explicit else phi
+
+
+def _scalar_law(model: Model, block: Block, kind: str, moving: Array, h: Array, options: Stepping) -> Law:
+    zero = jnp.zeros_like(block.residual)
+    on = jnp.ones_like(zero, bool)
+    if kind == "dry":
+        fixed = h * model.joints.frictionloss[model.joints.layout.dry]
+        return Law(on, zero, zero, zero, block.weight, fixed if options.phase == "step" else zero, zero)
+    phi = block.residual - block.margin
+    if kind == "equality":
+        reach = -phi if options.phase == "place" else zero
+        return Law(block.active, reach, zero, -options.correction * phi, block.weight, zero, zero)
+    if options.phase == "place":
+        return Law(on, -phi, zero, zero, block.weight, zero, zero)
+    reach = -positive(_gap(phi, moving, h, options)) / h
+    restore = options.correction * positive(-phi)
+    return Law(on, reach, zero, restore, block.weight, zero, zero)
+
+
+def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options: Stepping) -> Law:
+    model, contacts, normal = frame.model, frame.contacts, np.arange(kinds.dim) == 0
+    prm = contact_parameters(model, contacts.pair)
+    own = np.arange(kinds.dim) < model.pairs.layout.condim[:, None]
+    mu = jnp.pad(prm.friction[:, : kinds.dim - 1], ((0, 0), (1, 0)))
+    mu = jnp.where(jnp.asarray(own)[contacts.pair], mu, 0.0)
+    # slots without a contact have a distance that is not one
+    phi = jnp.where(contacts.active, contacts.distance - prm.margin, 0.0)
+    reach, restitution = -positive(_gap(phi, moving[:, 0], h, options)) / h, prm.restitution
+    if options.phase == "impact":
+        reach = jnp.zeros_like(phi)
+    if options.phase == "place":
+        reach, restitution, mu = -phi, jnp.zeros_like(phi), jnp.zeros_like(mu)
+    given = reach, restitution, options.correction * positive(-phi)
+    columns = [jnp.where(normal, column[:, None], 0.0) for column in given]
+    on, weight = (jnp.broadcast_to(part[:, None], mu.shape) for part in (contacts.active, prm.weight))
+    return Law(*(part.reshape(-1) for part in (on, *columns, weight, jnp.zeros_like(mu), mu)))
+
+
+def drift(here, kinds: RowKinds) -> Array:
+    """How far equalities are from being met, or limits overrun, at the most [m] or [rad]."""
+    worst = jnp.zeros((), here.q.dtype)
+    for block, kind in zip(scalar_rows(frame_of(here), kinds), _names(kinds), strict=True):
+        if kind != "dry":
+            phi = block.residual - block.margin
+            worst = jnp.maximum(worst, jnp.max(jnp.abs(phi) if kind == "equality" else -phi))
+    return worst
+
+
+def rebound(law: Law, moving: Array) -> Array:
+    """Velocity (total,) at which rows that close at `moving` leave: −e J v."""
+    return law.restitution * positive(-moving)
+
+
+def mobility_of_points(frame: Frame, kinds: RowKinds, inverse: Array, mobility: Array) -> Array:
+    """Of rows (total,) of contacts: how mobile their point is in three directions together [1/kg]; 0 for other rows.
+
+    inverse: (nv, nv) of the mass matrix; mobility: (total,) of the rows.
+    """
+    if not kinds.contacts:
+        return jnp.zeros_like(mobility)
+    ways = mobility[kinds.scalar :].reshape(kinds.contacts, kinds.dim)[:, :3]
+    if kinds.dim == 1:
+        J = contact_jacobian(frame.model, frame.kin, frame.contacts, 3)
+        ways = ((J @ inverse) * J).sum(-1)
+    return jnp.pad(jnp.repeat(ways.sum(-1), kinds.dim), (kinds.scalar, 0))
+
+
+def covered(model: Model, kin: Kinematics, v: Array) -> Array:
+    """Distance (pairs,) that the geoms of each pair can cover towards each other in a step at velocities v [m]."""
+    V = velocities(model.tree, kin.S, v).body
+    body = model.geoms.layout.body
+    half, radius = bounding_capsules(model)
+    extent = spatial.safe_norm(half) + radius
+    arm = geom_frames(model, kin)[0] - kin.ref[model.tree.body_tree[body]]
+    linear = V[body, 3:] + spatial.cross(V[body, :3], arm)
+    speed = spatial.safe_norm(linear) + spatial.safe_norm(V[body, :3]) * extent
+    a, b = model.pairs.layout.geoms.T
+    return model.options.timestep * (speed[a] + speed[b])

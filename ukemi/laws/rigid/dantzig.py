@@ -1,0 +1,182 @@
+"""Dantzig's pivoting for boxed problems with friction (Nimble, appendix A; Jade, IV-C), and what follows its failure.
+
+Rows join one by one: the force of a violated row is driven until its velocity vanishes or its bound is met, while the
+rows that joined before keep their conditions by changing sides where they must. Two corrections of Jade's: the bound
+of a friction moves with the force of its normal during a step; and where pivoting fails, the sides are searched.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+import numpy as np
+from jax import Array, lax
+
+from ukemi.laws.rigid.attempt import Attempt, attempt, unsolved
+from ukemi.laws.rigid.boxed import (
+    CLAMPED,
+    HIGH,
+    LOW,
+    Boxed,
+    Constants,
+    Roles,
+    box,
+    matrix,
+    noise,
+    residual,
+    right_side,
+    sorted_out,
+    system,
+)
+
+FREE = 1e30  # a step that nothing stops
+SEARCHED = 5  # rows whose sides the search varies
+ROUNDS = 8  # of an attempt
+
+
+class Pivots(NamedTuple):
+    """Where the pivoting stands."""
+
+    side: Array  # (n,) int8
+    joined: Array  # (n,) bool
+    f: Array  # (n,)
+    row: Array  # () the row being driven, −1 for none
+    count: Array  # () pivots so far
+    stuck: Array  # () bool: nothing stops a step
+    done: Array  # () bool
+
+
+def dantzig(p: Boxed, own: Roles, needed: Array) -> tuple[Array, Array]:
+    """Sides (n,) found by pivoting, and the number of pivots; does nothing unless `needed`."""
+    slack, n = noise(p, own), len(p.b)
+    bound, regular = 20 + 6 * n, _regular(p)
+
+    def go_on(at: Pivots) -> Array:
+        return needed & ~at.done & ~at.stuck & (at.count < bound)
+
+    start = Pivots(
+        side=jnp.full(n, LOW, jnp.int8),
+        joined=jnp.zeros(n, bool),
+        f=jnp.zeros_like(p.b),
+        row=jnp.full((), -1, jnp.int32),
+        count=jnp.zeros((), jnp.int32),
+        stuck=jnp.zeros((), bool),
+        done=jnp.zeros((), bool),
+    )
+    at = lax.while_loop(go_on, lambda at: _pivot(regular, own, slack, at), start)
+    # rows that never had to be driven have no force; which side they are on is for their velocity to say
+    rest = sorted_out(regular, own, jnp.zeros_like(at.side), at.f, 0.0, slack)
+    return jnp.where(at.joined, at.side, rest), at.count
+
+
+def _regular(p: Boxed) -> Boxed:
+    """The problem of A + δ I, whose sides are unique."""
+    return p._replace(A=matrix(p) + Constants.of(p.b.dtype).delta * np.eye(len(p.b), dtype=p.b.dtype))
+
+
+def _pivot(p: Boxed, own: Roles, slack: Array, at: Pivots) -> Pivots:
+    w = p.A @ at.f + p.b
+    violated = jnp.abs(residual(p, own, at.f)) > slack
+    order = jnp.where(own.hold, 3, jnp.where(own.push, 2, 1))  # equalities first, friction last
+    rank = jnp.where(violated & ~at.joined, order, 0)
+    row = jnp.where(at.row < 0, jnp.argmax(rank), at.row)
+    done = (at.row < 0) & (rank.max() == 0)
+    driven = np.arange(len(at.f)) == row
+    way = jnp.where(w[row] < 0, 1.0, -1.0).astype(p.b.dtype)
+    df, dw = _direction(p, own, at, driven, way)
+    step, which, side = _ratio_test(p, own, at, driven, w, df, dw)
+    stuck = step >= FREE
+    step = jnp.where(stuck | done, 0.0, step)
+    met = (np.arange(len(at.f)) == which) & ~done & ~stuck
+    return Pivots(
+        side=jnp.where(met, side, at.side).astype(jnp.int8),
+        joined=at.joined | (met & driven),
+        f=at.f + step * df,
+        row=jnp.where(done | (met & driven).any(), -1, row).astype(jnp.int32),
+        count=at.count + 1,
+        stuck=stuck & ~done,
+        done=done,
+    )
+
+
+def _direction(p: Boxed, own: Roles, at: Pivots, driven: Array, way: Array) -> tuple[Array, Array]:
+    """Change of forces and velocities per unit of the driven force, joined rows keeping their conditions."""
+    eye = np.eye(len(at.f), dtype=at.f.dtype)
+    G = jnp.where(at.joined[:, None], system(p, own, at.side, 0.0), eye)
+    df = jsl.lu_solve(jsl.lu_factor(G), jnp.where(driven, way, 0.0))
+    return df, p.A @ df
+
+
+def _ratio_test(p: Boxed, own: Roles, at: Pivots, driven: Array, w: Array, df: Array, dw: Array):
+    """Longest step, the row that stops it, and the side that the row then takes."""
+    high, dhigh = box(p, own, at.f)[1], p.mu * df[own.owner]
+    inside = (at.joined & p.on & ((at.side == CLAMPED) & ~own.hold)) | driven
+
+    def until(room, rate):
+        return jnp.where(rate > 0, jnp.maximum(room, 0.0) / jnp.where(rate > 0, rate, 1.0), FREE)
+
+    # forces within their boxes reach a side; a friction's bound moves along (Jade, IV-C)
+    up = jnp.where(inside & ~own.push & ~own.hold, until(high - at.f, df - dhigh), FREE)
+    low, dlow = jnp.where(own.push, 0.0, -high), jnp.where(own.push, 0.0, -dhigh)
+    down = jnp.where(inside & ~own.hold & ~(driven & own.push), until(at.f - low, dlow - df), FREE)
+    # velocities of rows at a side, and that of the driven row, reach zero; a box of no width holds whatever they are
+    wide = own.push | (high > 0) | (dhigh > 0)
+    aside = at.joined & p.on & ~driven & wide
+    turn = jnp.where(aside & (at.side == LOW), until(w, -dw), FREE)
+    turn = jnp.where(aside & (at.side == HIGH), until(-w, dw), turn)
+    rest = until(jnp.abs(w), -jnp.sign(w) * dw)
+    turn = jnp.where(driven, rest, turn)
+    steps = jnp.concatenate([turn, up, down])
+    best, n = jnp.argmin(steps), len(at.f)
+    side = jnp.array([CLAMPED, HIGH, LOW], jnp.int8)[best // n]
+    return steps[best], best % n, side
+
+
+def search(p: Boxed, own: Roles, side: Array, needed: Array) -> Attempt:
+    """Attempts from all sides of the most violated rows, those given first, until one is a solution.
+
+    Where all fail, what a projected Gauss–Seidel iteration ends with.
+    """
+    regular = _regular(p)
+    f = jnp.linalg.solve(system(regular, own, side, 0.0), right_side(p, own, side))
+    doubt = jnp.where(p.on & ~own.hold, jnp.abs(residual(regular, own, f)), -1.0)
+    rows = lax.top_k(doubt, min(SEARCHED, len(side)))[1]
+    digits = 3 ** np.arange(len(rows))
+
+    def candidate(k):
+        return side.at[rows].set(((side[rows] + 1 + k // digits) % 3 - 1).astype(side.dtype))
+
+    def go_on(carry):
+        k, found = carry
+        return needed & ~found.solved & (k < 3 ** len(rows))
+
+    def again(carry):
+        k, found = carry
+        new = attempt(p, own, candidate(k), ROUNDS)
+        return k + 1, new._replace(rounds=found.rounds + new.rounds)
+
+    _, found = lax.while_loop(go_on, again, (jnp.zeros((), jnp.int32), unsolved(p, side)))
+    last = _gauss_seidel(regular, own, needed & ~found.solved)
+    return found._replace(side=jnp.where(found.solved, found.side, last))
+
+
+def _gauss_seidel(p: Boxed, own: Roles, needed: Array, sweeps: int = 200) -> Array:
+    """Sides that projected Gauss–Seidel ends with."""
+    n, A = len(p.b), matrix(p)
+
+    def relax(k, f):
+        w = A[k] @ f + p.b[k]
+        bound = p.fixed[k] + p.mu[k] * jnp.maximum(f[jnp.asarray(own.owner)[k]], 0.0)
+        new = f[k] - w / jnp.where(p.on[k], A[k, k], 1.0)
+        boxed = jnp.where(jnp.asarray(own.push)[k], jnp.maximum(new, 0.0), jnp.clip(new, -bound, bound))
+        return f.at[k].set(jnp.where(p.on[k], jnp.where(jnp.asarray(own.hold)[k], new, boxed), 0.0))
+
+    def sweep(carry):
+        k, f = carry
+        return k + 1, lax.fori_loop(0, n, relax, f)
+
+    f = lax.while_loop(lambda c: needed & (c[0] < sweeps), sweep, (0, jnp.zeros_like(p.b)))[1]
+    w = p.A @ f + p.b
+    low, high = box(p, own, f)
+    free = jnp.where(f - w < low, LOW, jnp.where(~own.push & (f - w > high), HIGH, CLAMPED))
+    return free.astype(jnp.int8)

@@ -1,0 +1,221 @@
+"""Rigid contact resolved in time: bodies stop where they meet, rebound, and go on (Jade, IV-B).
+
+A step first finds velocities under all forces with what touches already, as `LCP` does. It then moves at those
+velocities up to the first time of impact, finds the impulses of the impact, which act on everything in touch at once,
+and goes on with what is left of the step. Nothing is stepped over and nothing overlaps, however thin or fast.
+"""
+
+import dataclasses
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ukemi import values
+from ukemi.collide.detect import Contacts, detect
+from ukemi.collide.sweep.impacts import first_impact
+from ukemi.constraints.contacts import contact_lever
+from ukemi.implicit import rules
+from ukemi.implicit.rule import keep, pushforward
+from ukemi.laws.here import Here, here_of
+from ukemi.laws.integrators import moved_activation
+from ukemi.laws.method import Method
+from ukemi.laws.rigid import conditions as i_
+from ukemi.laws.rigid import derivative as r_
+from ukemi.laws.rigid import impulses as p_
+from ukemi.laws.rigid.lcp import arrive, report_forces
+from ukemi.mechanics.kinematics import Kinematics, integrate, kinematics
+from ukemi.model.records import Input, Model, State, blank_cache
+from ukemi.model.rows import row_kinds
+from ukemi.status import Status, bit
+
+TOUCH = 1e-7  # distance up to which contacts take part in an impact [m]; impacts are found at 1e-10
+ALLOWED = 2e-10  # penetration that is left alone [m]
+PLACINGS = 4  # displacements that may follow each other to take penetration back
+GRAZING = 1e-9  # closing speed below which an impact has no time that could be differentiated [m/s]
+
+
+class Impact(Method):
+    """Rigid contact without intersection: times of impact, restitution, several impacts in a step.
+
+    impacts: how many a step may hold; the motion stops at the next one, with a status bit.
+    The rules of margins and of soft parameters do not apply: shapes touch where they touch.
+    """
+
+    gradient: rules.Rule = rules.Exact()
+    impacts: int = eqx.field(converter=values.plain, static=True, default=8)
+
+    def __check_init__(self):
+        rules.require("Impact", self.gradient, (rules.Exact,))
+        values.check_count("Impact", "impacts", self.impacts)
+
+    def step(self, model: Model, state: State, inputs: Input) -> State:
+        """The state one model time step later."""
+        model = _bare(model)
+        here = here_of(model, state, inputs, jnp.asarray(TOUCH, state.q.dtype))
+        args = here, model.options.timestep, state.cache.contacts, state.cache.sides
+        z, (rounds, solved) = r_.solve(_stepping("step"), args)
+        start = _Flight(state.q, z.v, model.options.timestep, jnp.zeros((), jnp.int32), rounds, solved)
+        end = _fly(self.impacts, model, inputs, start)
+        q, placed = _placed(model, inputs, end.q)
+        act = moved_activation(model, state, here.kin, inputs)
+        status = bit(Status.CONTACT_OVERFLOW, here.contacts.overflow)
+        status = status | bit(Status.TOO_MANY_IMPACTS, end.left > 0)
+        facts = end.rounds, end.solved & placed, status
+        return arrive(model, state, (q, end.v, act), facts, p_.names(here.contacts), z.side)
+
+    def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
+        """Contacts, and the forces (nc, dim) in their frames that act on them when the step begins."""
+        model = _bare(model)
+        here = here_of(model, state, inputs, jnp.asarray(TOUCH, state.q.dtype))
+        args = here, model.options.timestep, state.cache.contacts, state.cache.sides
+        return report_forces(here, r_.solve(_stepping("step"), args)[0])
+
+
+def _stepping(phase: str) -> i_.Stepping:
+    return i_.Stepping(phase, 0.0, False)
+
+
+def _bare(model: Model) -> Model:
+    """The model without margins: shapes touch where they touch."""
+    geoms = dataclasses.replace(model.geoms, margin=0 * model.geoms.margin, gap=0 * model.geoms.gap)
+    pairs = dataclasses.replace(model.pairs, margin=0 * model.pairs.margin, gap=0 * model.pairs.gap)
+    return dataclasses.replace(model, geoms=geoms, pairs=pairs)
+
+
+class _Flight(NamedTuple):
+    """Where the motion through a step stands."""
+
+    q: Array
+    v: Array
+    left: Array  # () time left of the step [s]
+    count: Array  # () impacts so far
+    rounds: Array  # () linear systems solved so far
+    solved: Array  # () bool: each found a solution
+
+
+def _fly(impacts: int, model: Model, inputs: Input, start: _Flight) -> _Flight:
+    """The motion from impact to impact."""
+    if not model.pairs.layout.groups:
+        return start._replace(q=integrate(model.tree, start.q, start.v, start.left), left=jnp.zeros_like(start.left))
+
+    def leg(at: _Flight, last: Array) -> _Flight:
+        args = lax.stop_gradient((model, at.q, at.v, at.left, inputs))
+        found = keep(_search(*args))
+        time = jnp.where(found.found, _time_of_impact((model, at.q, at.v, inputs), (found.time, found.pair)), at.left)
+        time = jnp.where(found.exhausted, lax.stop_gradient(found.time), time)
+        q = integrate(model.tree, at.q, at.v, time)
+        left = jnp.where(found.found | found.exhausted, at.left - time, 0.0)
+        there = at._replace(q=q, left=left)
+        return lax.cond(found.found & ~last, partial(_resolve, model, inputs), lambda at: at, there)
+
+    def leg_if_left(at: _Flight, last: Array):
+        return lax.cond(at.left > 0, leg, lambda at, last: at, at, last), None
+
+    last = jnp.arange(impacts + 1) == impacts
+    return lax.scan(leg_if_left, start, last)[0]
+
+
+def _search(model: Model, q: Array, v: Array, duration: Array, inputs: Input):
+    return first_impact(model, q, v, duration, touch=TOUCH, mocap_pos=inputs.mocap_pos, mocap_quat=inputs.mocap_quat)
+
+
+def _resolve(model: Model, inputs: Input, at: _Flight) -> _Flight:
+    """Velocities after the impulses of an impact; everything in touch takes part (Jade, eq. 7 and 8)."""
+    kin, contacts = _poses(model, inputs, at.q, TOUCH)
+    here = _instant(model, inputs, kin, contacts, at.q, at.v)
+    z, (rounds, solved) = r_.solve(_stepping("impact"), (here, at.left, *_nothing_known(model)))
+    return _Flight(at.q, z.v, at.left, at.count + 1, at.rounds + rounds, at.solved & solved)
+
+
+def _poses(model: Model, inputs: Input, q: Array, ahead: float) -> tuple[Kinematics, Contacts]:
+    kin = kinematics(model, q, inputs.mocap_pos, inputs.mocap_quat)
+    return kin, detect(model, kin, jnp.asarray(ahead, q.dtype))
+
+
+def _instant(model: Model, inputs: Input, kin: Kinematics, contacts: Contacts, q: Array, v: Array) -> Here:
+    return Here(model, kin, contacts, q, v, jnp.zeros(model.na, v.dtype), jnp.zeros_like(v), inputs)
+
+
+def _nothing_known(model: Model) -> tuple[Array, Array]:
+    blank = blank_cache(model)
+    return blank.contacts, blank.sides
+
+
+# ---- the time of impact ----------------------------------------------------------------------------------------------
+
+
+@jax.custom_jvp
+def _time_of_impact(args, found: tuple[Array, Array]) -> Array:
+    """The time of impact that a search found, with the derivative of φ(q ⊕ t v) = slop (Jade, eq. 9 and 10)."""
+    return found[0]
+
+
+def _differentiate_time(primals, tangents):
+    (args, found), (along, _) = primals, tangents
+    time = _time_of_impact(args, found)  # second derivatives see that it moves
+    args, then = lax.optimization_barrier((args, time))  # see `gradient.isolated`
+
+    def distance(args):
+        model, q, v, inputs = args
+        return _closest(model, inputs, integrate(model.tree, q, v, then), v, found[1])
+
+    moved = pushforward(lambda args: distance(args)[0], args, along)
+    if moved is None:
+        return time, jnp.zeros_like(time)
+    closing = distance(args)[1]
+    real = closing < -GRAZING
+    return time, jnp.where(real, -moved / jnp.where(real, closing, 1.0), 0.0)
+
+
+_time_of_impact.defjvp(_differentiate_time, symbolic_zeros=True)
+
+
+def _closest(model: Model, inputs: Input, q: Array, v: Array, pair: Array) -> tuple[Array, Array]:
+    """Distance of a pair's nearest contact that closes, and the rate at which it closes."""
+    kin, contacts = _poses(model, inputs, q, TOUCH)
+    rate = contact_lever(model, kin, contacts, 1).motion(v)[:, 0]
+    score = jnp.where(contacts.active & (contacts.pair == pair), jnp.minimum(rate, 0.0), 1.0)
+    nearest = jnp.argmin(lax.stop_gradient(score))
+    return contacts.distance[nearest], rate[nearest]
+
+
+# ---- where the step ends ---------------------------------------------------------------------------------------------
+
+
+def _placed(model: Model, inputs: Input, q: Array) -> tuple[Array, Array]:
+    """The configuration with penetration and drift taken back, and whether that is known: see `boxed.is_settled`.
+
+    Contact points that move on curved paths, as those of a body that tips over, sink by the square of the step.
+    Equalities are placed once even where they are met: they would be, whichever way the start was moved.
+    """
+    kinds, sure = row_kinds(model), jnp.ones((), bool)
+    if not kinds.total:
+        return q, sure
+
+    def again(at, first):
+        q, sure = at
+        kin, contacts = _poses(model, inputs, q, 1e-4)
+        here = _instant(model, inputs, kin, contacts, q, jnp.zeros(model.nv, q.dtype))
+        needed = _misplaced(here) | first if kinds.equality else _misplaced(here)
+        moved, known = lax.cond(needed, partial(_displaced, model), lambda here: (here.q, jnp.ones((), bool)), here)
+        return (moved, sure & known), None
+
+    return lax.scan(again, (q, sure), jnp.arange(PLACINGS) == 0)[0]
+
+
+def _misplaced(here: Here) -> Array:
+    """Whether something overlaps or has drifted apart."""
+    kinds = row_kinds(here.model)
+    deepest = jnp.where(here.contacts.active, here.contacts.distance, 0.0).min(initial=0.0)
+    drift = i_.drift(here, kinds)
+    return (deepest < -ALLOWED) | (drift > ALLOWED)
+
+
+def _displaced(model: Model, here: Here) -> tuple[Array, Array]:
+    one = jnp.ones_like(model.options.timestep)
+    z, (_, solved) = r_.solve(_stepping("place"), (here, one, *_nothing_known(model)))
+    return integrate(model.tree, here.q, z.v, one), solved

@@ -1,0 +1,255 @@
+"""The balance of impulses of rigid contact: the problem that its solver is given, and the residual that its solution
+brings to zero.
+
+One step finds v⁺ and impulses f with
+
+    M̂ (v⁺ − v) = h (τ − c) + Jᵀ f,        J v⁺ and f complementary within their boxes (`solvers.boxed`)
+
+where M̂ = M + h D takes the joints' damping implicitly, as MuJoCo's Euler does, and that of servos where the file asks
+for an implicit integrator; and a displacement M̂ δ = Jᵀ λ that takes back penetration and drift through the same rows on
+the same sides, and leaves velocities alone. Of an overlap that opens at J v⁺ it takes back what that leaves of it.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi.collide.detect import Contacts
+from ukemi.constraints.rows import Frame
+from ukemi.laws.here import Here, applied, forces, frame_of
+from ukemi.laws.integrators import takes_slope
+from ukemi.laws.rigid import boxed as x_
+from ukemi.laws.rigid import conditions as i_
+from ukemi.laws.rigid import solve as rigid
+from ukemi.laws.rigid.live import on_rows
+from ukemi.laws.slots import with_slots
+from ukemi.maths.systems import eliminate, factored
+from ukemi.mechanics.dynamics import inertial_force, motion_force, smooth
+from ukemi.mechanics.forces import on_joints
+from ukemi.mechanics.kinematics import velocities
+from ukemi.model.records import Model
+from ukemi.model.rows import RowKinds, row_kinds
+
+
+class Impulses(NamedTuple):
+    """What a step finds; rows have the order of `constraint.constraint_rows`."""
+
+    v: Array  # (nv,) v⁺
+    shift: Array  # (nv,) displacement δ against penetration and drift
+    f: Array  # (total,) impulses [N s]
+    lam: Array  # (total,) λ, what the displacement is made by
+    side: Array  # (total,) int8: clamped, or the side of its box, or opening
+    bounce: Array  # (total,) bool: leaves with restitution
+
+
+class Scene(NamedTuple):
+    """What a step's problem is made from."""
+
+    frame: Frame
+    M: Array  # (nv, nv) M̂
+    inverse: Array  # (nv, nv) of M̂
+    free: Array  # (nv,) velocity without impulses
+    duration: Array  # () [s]
+    known: Array  # (nc,) contact points that the last step knew
+    side: Array  # (total,) sides of the last step's rows, or of this one's
+
+
+def scene(stepping: i_.Stepping, here: Here, duration: Array, known: Array, side: Array) -> Scene:
+    """The problem at `here`."""
+    model = here.model
+    dyn = smooth(model, here.kin, here.v)
+    M, free = dyn.M, here.v
+    if stepping.phase == "step":
+        M = M + duration * _damping(here)
+    inverse = eliminate(M, jnp.eye(model.nv, dtype=M.dtype), definite=True)
+    if stepping.phase == "step":
+        free = here.v + duration * (inverse @ (applied(here) - dyn.bias))
+    if stepping.phase == "place":
+        free = jnp.zeros_like(here.v)
+    frame = Frame(model, here.kin, dyn.velocity, here.q, here.v, here.contacts)
+    return Scene(frame, M, inverse, free, duration, known, side)
+
+
+def damps_by_servos(model: Model) -> bool:
+    """Whether M̂ takes the servos' damping."""
+    layout = model.options.layout
+    return layout.integrator.startswith("implicit") and model.nu > 0 and "actuation" not in layout.disabled
+
+
+def _damping(here: Here) -> Array:
+    """D (nv, nv), of joints and servos. What fluids damp is not symmetric and stays explicit."""
+    model = here.model
+    D = jnp.diag(model.joints.damping if takes_slope("Euler", model) else jnp.zeros_like(here.v))
+    if not damps_by_servos(model):
+        return D
+    drive = forces(here)[1]
+    return D - on_joints(model, drive.moment, drive.slope)
+
+
+def _damped(x: Array, here: Here) -> Array:
+    """D x (..., nv)."""
+    model = here.model
+    out = model.joints.damping * x if takes_slope("Euler", model) else jnp.zeros_like(x)
+    return out + damped_by_servos(x, here) if damps_by_servos(model) else out
+
+
+def damped_by_servos(x: Array, here: Here) -> Array:
+    """The servos' part of D x (..., nv)."""
+    return -forces(here)[1].resistance(x)
+
+
+class Problem(NamedTuple):
+    """Rows of a scene and their boxed problem."""
+
+    J: Array  # (n, nv)
+    X: Array  # (nv, n) M̂⁻¹ Jᵀ
+    law: i_.Law
+    bounce: Array  # (n,) bool
+    boxed: x_.Boxed
+
+
+def problem(scene: Scene, kinds: RowKinds, stepping: i_.Stepping) -> Problem:
+    """The boxed problem of a scene: w = J v⁺ less what the rows ask for.
+
+    Rows that point where nothing can move, such as out of the plane of a planar robot, have rounding errors for a
+    Jacobian. They are switched off: scaled like the others, they would lock whatever those point at.
+    """
+    blocks = i_.scalar_rows(scene.frame, kinds)
+    J = i_.matrix(scene.frame, kinds, blocks)
+    moving, free = J @ scene.frame.v, J @ scene.free
+    law, own = i_.law(scene.frame, kinds, blocks, moving, scene.duration, stepping), x_.roles(kinds)
+    rebound = i_.rebound(law, moving)
+    bounce = law.on & own.push & ~(rebound <= 0) & (free < law.reach)  # NaN, too, so that it is not dropped
+    X = scene.inverse @ J.T
+    mobility = (J * X.T).sum(-1)
+    around = law.weight + i_.mobility_of_points(scene.frame, kinds, scene.inverse, mobility)
+    on = law.on & ~(mobility <= x_.Constants.of(J.dtype).still * around)
+    p = x_.boxed(x_.Product(J, X), free - jnp.where(bounce, rebound, law.reach), law.fixed, law.mu, on, own)
+    return Problem(J, X, law, bounce, p)
+
+
+def find(kinds: RowKinds, stepping: i_.Stepping, scene: Scene) -> tuple[Impulses, tuple[Array, Array]]:
+    """Impulses of a scene, with (linear systems solved, whether that found a solution)."""
+
+    def solve(own_kinds: RowKinds, scene: Scene):
+        own, given = x_.roles(own_kinds), problem(scene, own_kinds, stepping)
+        p = given.boxed
+        found = rigid.solve(p, own, _recalled(scene, own_kinds, own, p))
+        f, side = found.f * p.scale, x_.bounded(p, own, found.side)
+        sound = jnp.isfinite(p.b + p.fixed + p.mu + f).all()  # comparisons of sides would drop a NaN
+        v = jnp.where(sound, scene.free + given.X @ f, jnp.nan)
+        opened = scene.duration * (given.J @ v)
+        less = p.on & own.push & (given.law.restore > jnp.maximum(opened, 0.0))
+        side = jnp.where(less & (side == x_.LOW), x_.OPENING, side).astype(side.dtype)
+        lam = _restoring(given, own, side, opened)
+        room = (0, kinds.total - own_kinds.total)
+        rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
+        sure = found.solved & found.settled
+        if stepping.phase == "place" and x_.may_hold(own):
+            sure = sure & _is_met(given, own, given.J @ v)
+        return Impulses(v, given.X @ lam, *rows), (found.rounds, sure)
+
+    if not kinds.total:
+        none = jnp.zeros(0, scene.free.dtype)
+        rows = none, none, jnp.zeros(0, jnp.int8), jnp.zeros(0, bool)
+        return Impulses(scene.free, jnp.zeros_like(scene.free), *rows), (jnp.zeros((), jnp.int32), jnp.ones((), bool))
+    return with_slots(solve, kinds)(scene)
+
+
+def _is_met(given: Problem, own: x_.Roles, moved: Array) -> Array:
+    """Whether equalities ask for nothing that others of them rule out (): derivatives leave out how they compromise."""
+    left = jnp.where(given.boxed.on & own.hold, moved - given.law.reach, 0.0)
+    return jnp.abs(left).max(initial=0.0) <= x_.Constants.of(moved.dtype).unmet
+
+
+def _restoring(given: Problem, own: x_.Roles, side: Array, opened: Array) -> Array:
+    """λ (n,) that restores normals, limits and equalities, less what they opened; friction takes no part."""
+    p = given.boxed
+    firm = firm_rows(p, own, side)
+    restore = given.law.restore - jnp.where(side == x_.OPENING, opened, 0.0)
+    wanted = jnp.where(firm, restore * p.scale, 0.0)
+
+    def solve(wanted):
+        solved = on_rows(solve_restoring, firm, p, own, firm, given.law.yields, wanted[:, None])
+        return solved[:, 0] * p.scale
+
+    return lax.cond((wanted != 0).any(), solve, jnp.zeros_like, wanted)
+
+
+def solve_restoring(p: x_.Boxed, own: x_.Roles, firm: Array, yields: Array, right: Array) -> Array:
+    """Solution (n, ·) of the system of λ, scaled."""
+    firm, eye = firm & p.on, np.eye(len(firm), dtype=right.dtype)
+    yielding = jnp.where(firm, yields * p.scale**2, 1.0)
+    return factored(jnp.where(firm[:, None] & firm, x_.matrix(p), 0.0) + yielding[:, None] * eye)(right)
+
+
+def firm_rows(p: x_.Boxed, own: x_.Roles, side: Array) -> Array:
+    """Clamped rows (n,) but friction, and those opening."""
+    return (x_.is_clamped(p, own, side) & (own.push | own.hold)) | (p.on & (side == x_.OPENING))
+
+
+def names(contacts: Contacts) -> Array:
+    """A number (nc,) for each contact point, −1 where there is none."""
+    return jnp.where(contacts.active, contacts.pair * 16 + contacts.which, -1).astype(jnp.int32)
+
+
+def _recalled(scene: Scene, kinds: RowKinds, own: x_.Roles, p: x_.Boxed) -> Array:
+    """Sides that the last step's rows had; of new contacts those that approach are clamped."""
+    scalar, now = kinds.scalar, names(scene.frame.contacts)
+    if not kinds.contacts:
+        return scene.side
+    same = (now[:, None] == scene.known) & (now >= 0)[:, None]
+    before = scene.side[scalar:].reshape(len(scene.known), -1)[jnp.argmax(same, -1)]
+    fresh = jnp.where(own.push & (p.b >= 0), x_.LOW, x_.CLAMPED).astype(jnp.int8)
+    contacts = jnp.where(same.any(-1)[:, None], before, fresh[scalar:].reshape(-1, kinds.dim))
+    return jnp.concatenate([scene.side[:scalar], contacts.reshape(-1)])
+
+
+# ---- residual --------------------------------------------------------------------------------------------------------
+
+
+class Balance(NamedTuple):
+    """What a step brings to zero."""
+
+    force: Array  # (nv,) of the impulses
+    shift: Array  # (nv,) of the displacement
+    rows: Array  # (total,) conditions of the rows' sides on v⁺ and f
+    restore: Array  # (total,) and on the displacement and λ
+
+
+def imbalance(stepping: i_.Stepping, z: Impulses, here: Here, duration: Array) -> Balance:
+    """Residual of the step at given sides."""
+    model, kin, h = here.model, here.kin, duration
+    rows = row_balance(row_kinds(model), stepping, z, here, h)
+    if stepping.phase == "place":
+        return rows._replace(force=rows.force + inertial_force(model, kin, z.v))
+    if stepping.phase == "impact":
+        return rows._replace(force=rows.force + inertial_force(model, kin, z.v - here.v))
+    e = (z.v - here.v) / h
+    of_rate, of_shift = h * _damped(jnp.stack([e, z.shift]), here)
+    inertial = motion_force(model, kin, velocities(model.tree, kin.S, here.v), here.v, e) + of_rate
+    lagging = inertial_force(model, kin, z.shift) + of_shift
+    return rows._replace(force=rows.force + h * (inertial - applied(here)), shift=rows.shift + lagging)
+
+
+def row_balance(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: Here, duration: Array) -> Balance:
+    """The rows' part of the residual."""
+    frame = frame_of(here)
+    blocks, own = i_.scalar_rows(frame, kinds), x_.roles(kinds)
+    rows = i_.rows(frame, kinds, blocks)
+    moving, moved = rows.motion(here.v), rows.motion(z.v)
+    law = i_.law(frame, kinds, blocks, moving, duration, stepping)
+    opening = law.on & (z.side == x_.OPENING)
+    clamped = law.on & (own.hold | (z.side == x_.CLAMPED))
+    firm = (clamped & (own.push | own.hold)) | opening
+    restore = law.restore - jnp.where(opening, duration * moved, 0.0)
+    target = jnp.where(z.bounce, i_.rebound(law, moving), law.reach)
+    at_side = z.f - z.side * (law.fixed + law.mu * z.f[own.owner])
+    return Balance(
+        -rows.pull(z.f),
+        -rows.pull(z.lam),
+        jnp.where(clamped, moved - target, jnp.where(law.on, at_side, z.f)),
+        jnp.where(firm, rows.motion(z.shift) + law.yields * z.lam - restore, z.lam),
+    )

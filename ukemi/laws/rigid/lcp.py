@@ -1,0 +1,149 @@
+"""Rigid contact by complementarity: impulses that stop what would penetrate, stick and slip exactly (Nimble; Jade)."""
+
+from dataclasses import replace
+from functools import partial
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi import values
+from ukemi.collide.detect import Contacts, detect
+from ukemi.errors import GradientError
+from ukemi.implicit import rules
+from ukemi.implicit.rule import without_derivative
+from ukemi.laws.here import Here, here_at
+from ukemi.laws.integrators import advance_slopes, moved_activation, wraps
+from ukemi.laws.method import Method, columns
+from ukemi.laws.rigid import boxed as x_
+from ukemi.laws.rigid import conditions as i_
+from ukemi.laws.rigid import derivative as r_
+from ukemi.laws.rigid import impulses as p_
+from ukemi.mechanics.kinematics import Kinematics, integrate, of_state
+from ukemi.model.records import Input, Model, State
+from ukemi.model.rows import row_kinds
+from ukemi.status import Status, bit, is_finite
+from ukemi.xla.stages import compact
+
+FORCES = (
+    "Contact forces of rigid laws have no derivative here: where contacts are more than the degrees of freedom, they "
+    "are not determined. Differentiate the states that they lead to, or uk.contacts under uk.Soft()."
+)
+
+
+class LCP(Method):
+    """Rigid contact: no penetration, stick and slip within a box of two friction directions, restitution.
+
+    gradient: `uk.Exact()`, `uk.Bounce()` or `uk.ComplementarityAware()`;
+    correction: share of a penetration, or of an equality's drift, that a step takes back;
+    ahead: contacts count from this distance on, besides what the bodies cover in a step [m];
+    explicit: move positions by the old velocities, as Nimble writes it, instead of by the new ones.
+    """
+
+    gradient: rules.Rule = rules.Exact()
+    correction: float = eqx.field(converter=values.plain, static=True, default=0.2)
+    ahead: float = eqx.field(converter=values.plain, static=True, default=0.005)
+    explicit: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        rules.require("LCP", self.gradient, (rules.Exact, rules.Bounce, rules.ComplementarityAware))
+        between = "must be between 0 and 1"
+        values.check_number("LCP", "correction", self.correction, lambda x: 0 <= x <= 1, between)
+        values.check_number("LCP", "ahead", self.ahead, lambda x: x >= 0, "must not be negative")
+        values.check_flag("LCP", "explicit", self.explicit)
+
+    def step(self, model: Model, state: State, inputs: Input) -> State:
+        """The state one model time step later."""
+        here = self.here(model, state, inputs)
+        z, facts = self.impulses(here, state)
+        return self._after(state, inputs, here, z, facts)
+
+    def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+        """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
+        if isinstance(self.gradient, rules.ComplementarityAware):
+            raise GradientError(
+                "uk.ComplementarityAware() is a rule of reverse mode: which contacts count depends on the loss, so "
+                "that there is no Jacobian. Use jax.grad or jax.vjp, or another rule for uk.linearize."
+            )
+        if wraps(model):
+            return columns(self.step, model, state, inputs)
+        here, h = self.here(model, state, inputs), model.options.timestep
+        z, facts = self.impulses(here, state)
+        args = here, h, state.cache.contacts, state.cache.sides
+        z, args = lax.optimization_barrier((z, args))  # see `gradient.isolated`
+        bounces, nv = isinstance(self.gradient, rules.Bounce), model.nv
+        ahead = self._ahead(model, args[0].kin, args[0].v)
+        dv, shift = compact(partial(r_.jacobians, row_kinds(model), self._stepping, bounces))(z, args, ahead)
+        change = np.eye(nv, dv.shape[1], nv, dtype=dv.dtype) if self.explicit else dv
+        slopes = advance_slopes(model, state, inputs, self._rate(state.v, z, h), jnp.asarray(change) + shift / h, dv)
+        return self._after(state, inputs, here, z, facts), slopes
+
+    def here(self, model: Model, state: State, inputs: Input) -> Here:
+        """Kinematics and contacts of a state, of those that may close within the step too."""
+        kin = of_state(model, state, inputs)
+        return here_at(model, state, inputs, kin, detect(model, kin, self._ahead(model, kin, state.v)))
+
+    def _ahead(self, model: Model, kin: Kinematics, v: Array) -> Array | None:
+        """Distances (pairs,) from which on contacts count."""
+        if not model.pairs.layout.groups:
+            return None
+        steps = 2 if self.explicit else 1  # the first of two goes where the old velocities lead, whatever is in the way
+        return lax.stop_gradient(steps * compact(i_.covered)(model, kin, v) + self.ahead)
+
+    def _rate(self, v: Array, z: p_.Impulses, h: Array) -> Array:
+        """What positions move by in a second."""
+        return (v if self.explicit else z.v) + z.shift / h
+
+    def impulses(self, here: Here, state: State) -> tuple[p_.Impulses, tuple[Array, Array]]:
+        """What the step finds, with the gradient rule, and (linear systems solved, whether that found a solution)."""
+        args = here, here.model.options.timestep, state.cache.contacts, state.cache.sides
+        if isinstance(self.gradient, rules.ComplementarityAware):
+            return r_.solve_aware(self._stepping, args)
+        return r_.solve(self._stepping, args, bounces=isinstance(self.gradient, rules.Bounce))
+
+    @property
+    def _stepping(self) -> i_.Stepping:
+        return i_.Stepping("step", self.correction, self.explicit)
+
+    def _after(self, state: State, inputs: Input, here: Here, z: p_.Impulses, facts) -> State:
+        model = here.model
+        moved = compact(self._moved)(model, state, here.kin, inputs, z)
+        status = bit(Status.CONTACT_OVERFLOW, here.contacts.overflow)
+        return arrive(model, state, moved, (*facts, status), p_.names(here.contacts), z.side)
+
+    def _moved(self, model: Model, state: State, kin: Kinematics, inputs: Input, z: p_.Impulses):
+        h = model.options.timestep
+        q = integrate(model.tree, state.q, self._rate(state.v, z, h), h)
+        return q, z.v, moved_activation(model, state, kin, inputs)
+
+    def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
+        """Contacts, and their mean forces (nc, dim) over the step in the contacts' frames."""
+        here = self.here(model, state, inputs)
+        return report_forces(here, self.impulses(here, state)[0])
+
+
+def arrive(model: Model, state: State, moved: tuple[Array, Array, Array], facts, names: Array, sides: Array) -> State:
+    """The next state, with the failures and the memory of a rigid law.
+
+    moved: (q, v, act); facts: (linear systems solved, whether each found a solution, further status bits).
+    """
+    q, v, act = lax.optimization_barrier(moved)  # rounded alike, whoever looks
+    h, (rounds, solved, status) = model.options.timestep, facts
+    finite = is_finite(q, v, act)
+    status = state.status | status | bit(Status.NOT_FINITE, ~finite) | bit(Status.NOT_CONVERGED, ~solved & finite)
+    cache = replace(
+        state.cache,
+        acceleration=lax.stop_gradient((v - state.v) / h),
+        iterations=rounds,
+        contacts=names,
+        sides=jnp.maximum(sides, x_.LOW),
+    )
+    return State(q, v, act, state.time + h, status, cache)
+
+
+def report_forces(here: Here, z: p_.Impulses) -> tuple[Contacts, Array]:
+    """Contacts, and their mean forces (nc, dim) over a time step in the contacts' frames."""
+    kinds = row_kinds(here.model)
+    force = without_derivative(lambda f: f, FORCES)(z.f) / here.model.options.timestep
+    return here.contacts, force[kinds.scalar :].reshape(kinds.contacts, kinds.dim)

@@ -1,0 +1,51 @@
+"""Systems of the rows that matter alone, so that a step costs what its contacts cost: most limits are far off."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi.laws.rigid.boxed import LOW, Boxed, Product, Roles, dense
+from ukemi.maths.maps import rows_where
+
+SIZES = (12, 36, 108)  # numbers of rows for which systems are compiled, from a sixth to two thirds of all
+
+
+def live_rows(p: Boxed, own: Roles, side: Array) -> Array:
+    """Rows (n,) that may have a force: a push at its side has none, nor have the frictions that it bounds."""
+    apart = own.push & (side <= LOW)
+    return p.on & ~apart[own.owner]
+
+
+def on_rows(function, live: Array, p: Boxed, own: Roles, *rows):
+    """`function(p, own, *rows)` of the live rows (n,), in as small a system as holds them.
+
+    rows, and all that the function returns, are arrays that lead with the rows; what is not live becomes zero. Worlds
+    in lockstep (`batching.one_by_one`) take all sizes; on CPU they run one by one.
+    """
+    n = len(live)
+    sizes = [size for size in SIZES if n <= 6 * size <= 4 * n]
+
+    def full(live, p, *args):
+        return rows_where(live, function(dense(p), *args))
+
+    branches = [*(_of_size(function, size) for size in sizes), full]
+    return lax.switch((live.sum() > np.array(sizes, int)).sum(), branches, live, p, own, *rows)
+
+
+def _of_size(function, size: int):
+    def run(live, p: Boxed, own: Roles, *rows):
+        n = len(live)
+        place = (np.tri(n, dtype=bool) & live).sum(-1) - 1  # among the live
+        mine = (place == np.arange(size)[:, None]) & live
+        used, rows_of = mine.any(-1), jnp.argmax(mine, -1)
+        take = lambda x: x[rows_of]  # noqa: E731
+        A = p.A.of_rows(rows_of) if isinstance(p.A, Product) else take(p.A)[:, rows_of]
+        few = Boxed(A, *jax.tree.map(take, p[1:]))
+        # rows that stay empty have no force, whatever row they were copied from
+        few = few._replace(on=few.on & used, fixed=jnp.where(used, few.fixed, 0), mu=jnp.where(used, few.mu, 0))
+        roles = Roles(take(own.push), take(own.hold), jnp.where(used, place[take(own.owner)], np.arange(size)))
+        out = function(few, roles, *jax.tree.map(take, rows))
+        return rows_where(live, jax.tree.map(lambda x: x[jnp.maximum(place, 0)], out))
+
+    return run

@@ -1,0 +1,88 @@
+"""Work on as few contact slots as hold the active contacts, which come first: a step costs what its contacts cost."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import jaxpr_as_fun
+
+from ukemi.maths.maps import rows_where
+from ukemi.model.rows import RowKinds
+from ukemi.xla.batches import one_by_one
+from ukemi.xla.programs import trace
+
+SLOTS = (16, 64, 256, 1024)  # numbers of slots for which a solver is compiled, up to a third of the model's own
+
+
+def with_slots(function, kinds: RowKinds):
+    """`function(kinds, scene, *more)` for as many contact slots as needed, as a function of (scene, *more).
+
+    more: arrays that lead with the contacts.
+    """
+
+    def of(slots: int):
+        def run(scene, *more):
+            contacts = scene.frame.contacts
+            near = contacts._replace(overflow=jnp.zeros_like(contacts.active))
+            near, *more = jax.tree.map(lambda x: x[:slots], (near, *more))
+            scene = scene._replace(frame=scene.frame._replace(contacts=near))
+            return function(dataclasses.replace(kinds, contacts=slots), scene, *more)
+
+        return run
+
+    sizes = [n for n in SLOTS if 3 * n <= kinds.contacts] + [kinds.contacts]
+    full = of(kinds.contacts)
+
+    def choose(scene, *more):
+        active = scene.frame.contacts.active.sum()
+        return lax.switch((active > jnp.array(sizes[:-1])).sum(), [of(n) for n in sizes], scene, *more)
+
+    return one_by_one(full if len(sizes) == 1 else choose, in_lockstep=full)
+
+
+def in_chunks(function, kinds: RowKinds):
+    """`function(kinds, scene, *more) -> (sums, rows)` for a few slots at a time, as a function of (scene, *more).
+
+    sums: arrays that are added up; rows, and more: arrays that lead with the contacts, zero where none is active.
+    Unlike `with_slots` this is compiled once, however many slots there are.
+    """
+    n = kinds.contacts
+
+    def whole(scene, *more):
+        return function(kinds, scene, *more)
+
+    def by_chunks(scene, *more):
+        few = dataclasses.replace(kinds, contacts=CHUNK)
+        contacts = scene.frame.contacts
+        near = contacts._replace(overflow=jnp.zeros_like(contacts.active))
+
+        def part(k):
+            # the last chunk starts early enough to fit; what the one before it has seen is not active, and zero
+            start = jnp.minimum(k * CHUNK, n - CHUNK)
+            fresh = start + np.arange(CHUNK) >= k * CHUNK
+            own, *rest = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, CHUNK), (near, *more))
+            own = own._replace(active=own.active & fresh)
+            scene_of = scene._replace(frame=scene.frame._replace(contacts=own))
+            return start, fresh, function(few, scene_of, *rows_where(fresh, rest))
+
+        closed, _, structure = trace(part, (0,))  # once, for its shapes and for the loop
+        evaluate = jaxpr_as_fun(closed)
+
+        def add(k, total):
+            start, fresh, (sums, rows) = jax.tree.unflatten(structure, evaluate(k))
+            old = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, CHUNK), total[1])
+            put = lambda x, y: lax.dynamic_update_slice_in_dim(x, y, start, 0)  # noqa: E731
+            return jax.tree.map(jnp.add, total[0], sums), jax.tree.map(put, total[1], rows_where(fresh, rows, old))
+
+        _, _, (sums, rows) = jax.tree.unflatten(structure, closed.out_avals)
+        sums = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), sums)
+        rows = jax.tree.map(lambda x: jnp.zeros((n, *x.shape[1:]), x.dtype), rows)
+        return lax.fori_loop(0, -(-contacts.active.sum() // CHUNK), add, (sums, rows))
+
+    return one_by_one(whole if n <= CHUNK else by_chunks, in_lockstep=whole)
+
+
+# Contacts come nearest first; work on them goes by chunks of this many and stops after the last active one.
+CHUNK = 8

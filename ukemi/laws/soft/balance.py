@@ -1,0 +1,68 @@
+"""The balance of forces of the soft law: the residual that its solver brings to zero.
+
+R(a) = M a + c − τ − Jᵀ f(J a − a_ref), with Jacobian H = M + Jᵀ H[s] J; and, for integrators that take a slope D
+implicitly, M̂ e − M a with M̂ = M − h D. Their derivatives are in `methods.balance_rules`.
+"""
+
+from typing import NamedTuple
+
+from jax import Array
+
+from ukemi.constraints.rows import Frame
+from ukemi.laws import integrators as i_
+from ukemi.laws.here import Here, applied, forces, frame_of
+from ukemi.laws.soft.rows import Rows, constraint_force, constraint_rows
+from ukemi.mechanics.dynamics import Smooth, inertial_force, motion_force
+from ukemi.mechanics.kinematics import velocities
+from ukemi.model.rows import RowKinds
+
+
+class Scene(NamedTuple):
+    """What the solver of the constraints is given."""
+
+    frame: Frame
+    M: Array
+    tau: Array
+    warm: Array  # (nv,) where the solver starts
+
+
+def scene(here: Here, dyn: Smooth, tau: Array) -> Scene:
+    """The solver's problem at `here`, with the sum τ (nv,) of all forces but constraints."""
+    frame = Frame(here.model, here.kin, dyn.velocity, here.q, here.v, here.contacts)
+    return Scene(frame, dyn.M, tau, here.warm)
+
+
+def scene_rows(scene: Scene, kinds: RowKinds) -> Rows:
+    """Constraint rows of a scene."""
+    return constraint_rows(scene.frame, kinds)
+
+
+def constraint_pull(kinds: RowKinds, here: Here, a: Array) -> tuple[Array, Array]:
+    """Constraint forces f and Jᵀ f at acceleration a."""
+    return constraint_force(frame_of(here), a, kinds)
+
+
+# ---- residuals ------------------------------------------------------------------------------------------------------
+
+
+def imbalance(kinds: RowKinds, a: Array, here: Here) -> Array:
+    """M a + c − τ − Jᵀ f (nv,): zero at the acceleration of the soft law."""
+    inertial = motion_force(here.model, here.kin, velocities(here.model.tree, here.kin.S, here.v), here.v, a)
+    return inertial - applied(here) - constraint_pull(kinds, here, a)[1]
+
+
+def lag(integrator: str, a: Array, e: Array, here: Here) -> Array:
+    """M̂ e − M a (nv,): zero at the acceleration that the integrator uses."""
+    return inertial_force(here.model, here.kin, e - a) - here.model.options.timestep * taken(integrator, e, here)
+
+
+def taken(integrator: str, e: Array, here: Here) -> Array:
+    """The part of the forces at acceleration e that the integrator takes implicitly: (D − C) e."""
+    velocity = velocities(here.model.tree, here.kin.S, here.v)
+    return i_.slope_product(integrator, here.model, here.kin, velocity, here.v, forces(here)[1], e)
+
+
+def slope(integrator: str, here: Here) -> i_.Slope:
+    """What the integrator takes implicitly."""
+    velocity = velocities(here.model.tree, here.kin.S, here.v)
+    return i_.implicit_slope(integrator, here.model, here.kin, velocity, here.v, forces(here)[1])

@@ -1,0 +1,78 @@
+"""How soft contacts are: reference accelerations and regularisers of their rows, as MuJoCo has them."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ukemi.collide.detect import Contacts
+from ukemi.constraints.contacts import ContactParameters, contact_parameters
+from ukemi.constraints.softness import (
+    TINY,
+    Softness,
+    deflection_ahead,
+    impedance,
+    impedance_ahead,
+    stiffness_damping,
+)
+from ukemi.model.records import Model
+from ukemi.model.rows import RowKinds
+
+
+class ContactLaw(NamedTuple):
+    """Reference acceleration of n contacts and their part of the penalty."""
+
+    aref: Array  # (n, dim)
+    D_edge: Array  # (n,)
+    D_frame: Array  # (n, dim)
+    friction: Array  # (n, dim - 1)
+    mu: Array  # (n,)
+
+
+def contact_law(model: Model, contacts: Contacts, kinds: RowKinds, velocity: Array) -> ContactLaw:
+    """Softness of contacts whose rows move at `velocity` (n, dim)."""
+    dim = kinds.dim
+    own = np.arange(1, dim) < model.pairs.layout.condim[:, None]  # directions that the pair's own dimension has
+    prm = contact_parameters(model, contacts.pair)
+    friction = jnp.where(jnp.asarray(own)[contacts.pair], prm.friction[:, : dim - 1], 0.0)
+    soft = contact_softness(model, prm, kinds, contacts.distance)
+    aref = -soft.damping * velocity - jnp.where(np.arange(dim) == 0, soft.push[:, None], 0.0)
+    smooth = jnp.asarray(model.pairs.layout.condim == 1)[contacts.pair]
+    return ContactLaw(aref, *_contact_penalty(model, contacts, kinds, soft.R, prm.friction[:, 0], friction, smooth))
+
+
+def contact_softness(model: Model, prm: ContactParameters, kinds: RowKinds, distance: Array) -> Softness:
+    """Softness of contacts at distances (n,); the push is along the normal."""
+    depth, ahead = distance - prm.margin, kinds.ahead
+    d = impedance(prm.solimp, depth) if ahead is None else impedance_ahead(ahead, prm.solimp, depth)
+    k, b = stiffness_damping(model, prm.solref, prm.solimp)
+    slip = b
+    if kinds.cone == "elliptic" and len(model.pairs.margin):
+        given = (prm.solref_friction != 0).any(-1)
+        slip = jnp.where(given, stiffness_damping(model, prm.solref_friction, prm.solimp)[1], b)
+    damping = jnp.where(np.arange(kinds.dim) == 0, b[:, None], slip[:, None])
+    if ahead is not None:
+        depth = deflection_ahead(ahead, depth)
+    return Softness(k * d * depth, damping, (1 - d) / d * prm.weight)
+
+
+def _contact_penalty(model: Model, contacts: Contacts, kinds: RowKinds, R, main, friction, smooth) -> tuple:
+    """D_edge, D_frame, friction and mu of the contacts.
+
+    R (nc,) regularises the normal, main (nc,) is μ₁, friction (nc, dim - 1), smooth (nc,) marks condim 1.
+    """
+    impratio = jnp.maximum(model.options.impratio, TINY)
+    if kinds.cone == "elliptic" or kinds.dim == 1:
+        R = jnp.maximum(TINY, R)[:, None]
+        # friction rows such that R_j μ_j² is the same for all j: the cone stays circular after scaling
+        ratio = jnp.where(friction == 0, 0.0, (friction / main[:, None]) ** 2) * impratio
+        D = jnp.concatenate([1 / R, ratio / R], -1)
+        edge = jnp.zeros_like(main)
+    else:
+        # common R of the edges that matches the friction impedance of the elliptic cone
+        R_edge = 2 * main**2 / impratio * jnp.maximum(TINY, R * (1 + main**2))
+        edge = jnp.where(contacts.active & ~smooth, 1 / R_edge, 0.0)
+        D = jnp.where(smooth, 1 / jnp.maximum(TINY, R), 0.0)[:, None] * (np.arange(kinds.dim) == 0)
+    D = jnp.where(contacts.active[:, None], D, 0.0)
+    return edge, D, friction, main / jnp.sqrt(impratio)

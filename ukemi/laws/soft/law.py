@@ -1,0 +1,222 @@
+"""MuJoCo's soft contact: the acceleration minimises Gauss' principle plus a penalty on the constraints (eq. 8)."""
+
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi import values
+from ukemi.collide.detect import Contacts, detect
+from ukemi.implicit.rule import root, straight_through
+from ukemi.implicit.rules import Exact, FromDistance, Rule, require
+from ukemi.laws import integrators as i_
+from ukemi.laws.here import Here, forces, here_of
+from ukemi.laws.method import Method, columns
+from ukemi.laws.soft import balance as b_
+from ukemi.laws.soft import derivative as r_
+from ukemi.laws.soft.problem import Solution
+from ukemi.laws.soft.rows import Rows
+from ukemi.laws.soft.solve import SOLVERS, solve_active
+from ukemi.mechanics import forces as f_
+from ukemi.mechanics.dynamics import Smooth, motion_force, smooth
+from ukemi.mechanics.kinematics import Kinematics, velocities
+from ukemi.model.records import Input, Model, State
+from ukemi.model.rows import RowKinds, row_kinds
+from ukemi.status import Status, bit, is_finite
+from ukemi.xla.stages import compact
+
+CONES = ("pyramidal", "elliptic")
+
+
+class Forward(NamedTuple):
+    """Everything that forward dynamics computes at one state."""
+
+    kin: Kinematics
+    smooth: Smooth
+    actuation: f_.Actuation
+    passive: f_.Passive
+    contacts: Contacts
+    rows: Rows
+    tau: Array  # (nv,) all forces but constraints, less the bias
+    solution: Solution
+
+
+class Motion(NamedTuple):
+    """What a step needs to move on; floats here carry derivatives."""
+
+    kin: Kinematics
+    contacts: Contacts
+    acceleration: Array  # (nv,) a: of the soft law
+    effective: Array  # (nv,) e: what the integrator makes of it
+    iterations: Array
+    converged: Array
+    far_overflow: bool | Array = False  # a gradient rule saw more contacts than the model can hold
+
+
+class Soft(Method):
+    """MuJoCo's soft contact law; what is left None comes from the model file's <option>.
+
+    cone: "pyramidal" or "elliptic"; solver: "Newton", "CG" or "PGS";
+    integrator: "Euler", "implicitfast", "implicit" or "RK4";
+    iterations, line_search_iterations: bounds on the solver's work;
+    tolerance: norm of the residual force, relative to the forces that balance, at which the solver stops;
+    gradient: `Exact()` or `FromDistance(...)`.
+    """
+
+    cone: str | None = eqx.field(static=True, default=None)
+    solver: str | None = eqx.field(static=True, default=None)
+    integrator: str | None = eqx.field(static=True, default=None)
+    iterations: int | None = eqx.field(converter=values.plain, static=True, default=None)
+    line_search_iterations: int | None = eqx.field(converter=values.plain, static=True, default=None)
+    tolerance: float | None = eqx.field(converter=values.plain, static=True, default=None)
+    gradient: Rule = Exact()
+
+    def __check_init__(self):
+        require("Soft", self.gradient, (Exact, FromDistance))
+        for name, choices in {"cone": CONES, "solver": tuple(SOLVERS), "integrator": i_.NAMES}.items():
+            if getattr(self, name) is not None:
+                values.check_choice("Soft", name, getattr(self, name), choices)
+        for name in ("iterations", "line_search_iterations"):
+            if getattr(self, name) is not None:
+                values.check_count("Soft", name, getattr(self, name))
+        if self.tolerance is not None:
+            values.check_number("Soft", "tolerance", self.tolerance, lambda x: x > 0, "must be positive")
+
+    def step(self, model: Model, state: State, inputs: Input) -> State:
+        """The state one model time step later."""
+        if self._integrator(model) == "RK4":
+            moved, motion = i_.runge_kutta(self.accelerate, model, state, inputs)
+        else:
+            motion = self.accelerate(model, state, inputs, self._integrator(model))
+            moved = i_.advance(model, state, motion, inputs)
+        return self._after(model, state, motion, moved)
+
+    def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+        """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
+        integrator = self._integrator(model)
+        if integrator == "RK4" or i_.wraps(model):
+            return columns(self.step, model, state, inputs)
+        here = here_of(model, state, inputs)
+        implicit = integrator if i_.takes_slope(integrator, model) else None
+        motion = self._motion(here, implicit)
+        z, kinds = (motion.acceleration, motion.effective), self.kinds(model)
+        if isinstance(self.gradient, FromDistance):
+            (z, _), here, kinds = self._from_distance(self.gradient, here, z[0], implicit)
+        z, here = lax.optimization_barrier((z, here))  # see `gradient.isolated`
+        _, E = compact(partial(r_.jacobians, kinds, implicit))(z, here)
+        after = self._after(model, state, motion, i_.advance(model, state, motion, inputs))
+        velocity = model.options.timestep * E + np.eye(model.nv, E.shape[1], model.nv, dtype=E.dtype)
+        return after, i_.advance_slopes(model, state, inputs, after.v, velocity, velocity)
+
+    def _integrator(self, model: Model) -> str:
+        return self.integrator or model.options.layout.integrator
+
+    def _after(self, model: Model, state: State, motion: Motion, moved: i_.Moved) -> State:
+        # computed once, whoever looks at it: a rollout that stores it for its gradient must not round it differently
+        moved = lax.optimization_barrier(moved)
+        finite = is_finite(*moved)
+        status = (
+            state.status
+            | bit(Status.NOT_FINITE, ~finite)
+            | bit(Status.NOT_CONVERGED, ~motion.converged & finite)
+            | bit(Status.CONTACT_OVERFLOW, motion.contacts.overflow)
+            | bit(Status.FAR_OVERFLOW, motion.far_overflow)
+        )
+        cache = replace(state.cache, acceleration=lax.stop_gradient(motion.acceleration), iterations=motion.iterations)
+        return State(moved.q, moved.v, moved.act, state.time + model.options.timestep, status, cache)
+
+    def kinds(self, model: Model) -> RowKinds:
+        """Number and kinds of the constraint rows."""
+        return row_kinds(model, self._cone(model))
+
+    def _cone(self, model: Model) -> str:
+        return self.cone or model.options.layout.cone
+
+    def accelerate(self, model: Model, state: State, inputs: Input, integrator: str | None = None) -> Motion:
+        """Acceleration of the soft law, and the one that `integrator` makes of it, by the implicit rule."""
+        implicit = integrator if integrator and i_.takes_slope(integrator, model) else None
+        return self._motion(here_of(model, state, inputs), implicit)
+
+    def _motion(self, here: Here, implicit: str | None) -> Motion:
+        if not isinstance(self.gradient, FromDistance):
+            z, facts = self._balance(self.kinds(here.model), implicit, here)
+            return Motion(here.kin, here.contacts, *z, *facts)
+        z, facts = self._balance(self.kinds(here.model), implicit, lax.stop_gradient(here))
+        (soft, _), far, _ = self._from_distance(self.gradient, here, z[0], implicit)
+        a, e = straight_through(z, soft)
+        return Motion(here.kin, here.contacts, a, e, *facts, far_overflow=far.contacts.overflow)
+
+    def _from_distance(self, ahead: FromDistance, here: Here, a: Array, implicit: str | None):
+        """What the softened law finds, where, and its rows: the same state, but contacts act from a distance."""
+        kinds = row_kinds(here.model, self._cone(here.model), ahead)
+        near = detect(here.model, here.kin, jnp.asarray(ahead.width, a.dtype))
+        far = here._replace(contacts=near, warm=lax.stop_gradient(a))
+        return self._balance(kinds, implicit, far), far, kinds
+
+    def _balance(self, kinds: RowKinds, implicit: str | None, here: Here):
+        """(a, e) and how the solver fared, by the implicit rule."""
+
+        def find(here: Here):
+            now = self._forward(kinds, here)
+            z = now.solution.acceleration, effective(implicit, here, now)
+            return z, (now.solution.iterations, now.solution.converged)
+
+        return root(find, partial(r_.rule, kinds, implicit))(here)
+
+    def forward(self, model: Model, state: State, inputs: Input) -> Forward:
+        """Forward dynamics in continuous time, stage by stage; to look inside, not to differentiate."""
+        return _look_inside(self, model, state, inputs)
+
+    def _forward(self, kinds: RowKinds, here: Here) -> Forward:
+        model, kin, contacts, q, v, act, _, inputs = here
+        dyn = smooth(model, kin, v)
+        rest, drive = forces(here)
+        tau = rest.qfrc + drive.qfrc + f_.applied(model, kin, inputs, v) - dyn.bias
+        scene = b_.scene(here, dyn, tau)
+        # all rows, for those who look inside: a step uses only what the solver made of them
+        rows = b_.scene_rows(scene, kinds)
+        return Forward(kin, dyn, drive, rest, contacts, rows, tau, self._solve(kinds, scene))
+
+    def _solve(self, kinds: RowKinds, scene: b_.Scene) -> Solution:
+        layout = scene.frame.model.options.layout
+        precise = 1e-12 if scene.tau.dtype == jnp.float64 else 1e-6
+        solver = partial(
+            SOLVERS[self.solver or layout.solver],
+            iterations=self.iterations or layout.iterations,
+            searches=self.line_search_iterations or layout.line_search_iterations,
+            tolerance=self.tolerance or precise,
+        )
+        return solve_active(solver, b_.scene_rows, kinds, scene)
+
+    def inverse(self, model: Model, state: State, acceleration: Array, inputs: Input) -> Array:
+        """Generalised force (nv,) that yields the acceleration: everything but passive and constraint forces."""
+        here = here_of(model, state, inputs)
+        rest = f_.passive(model, here.kin, state.q, state.v)
+        inertial = motion_force(model, here.kin, velocities(model.tree, here.kin.S, state.v), state.v, acceleration)
+        return inertial - rest.qfrc - rest.held - self._constraint(here, acceleration)[1]
+
+    def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
+        """Contacts, and their forces (nc, dim) in the contacts' frames."""
+        here, kinds = here_of(model, state, inputs), self.kinds(model)
+        force = self._constraint(here, self.accelerate(model, state, inputs).acceleration)[0]
+        return here.contacts, force[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
+
+    def _constraint(self, here: Here, a: Array) -> tuple[Array, Array]:
+        return b_.constraint_pull(self.kinds(here.model), here, a)
+
+
+@eqx.filter_jit
+def _look_inside(method: Soft, model: Model, state: State, inputs: Input) -> Forward:
+    return method._forward(method.kinds(model), here_of(model, state, inputs))
+
+
+def effective(implicit: str | None, here: Here, now: Forward) -> Array:
+    """The acceleration (nv,) that an integrator makes of the soft law's: e with M̂ e = M a."""
+    if not implicit:
+        return now.solution.acceleration
+    slope = i_.implicit_slope(implicit, here.model, here.kin, now.smooth.velocity, here.v, now.actuation)
+    return i_.solve_implicit(implicit, here.model, now.smooth.M, slope, now.tau + now.solution.pull)

@@ -1,0 +1,172 @@
+"""Dense derivatives of the soft law's constraint force in closed form: what `linearize` is made of."""
+
+from typing import NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi.constraints.contacts import contact_jacobian, contact_parameters
+from ukemi.constraints.rows import Frame, has_constant_rows, scalar_blocks
+from ukemi.constraints.turning import Change, Follow, Pull, Turning, ridden, times, turning_pull, wrench_slopes
+from ukemi.laws.soft import penalty as p_
+from ukemi.laws.soft.contacts import contact_law, contact_softness
+from ukemi.laws.soft.rows import reference, row_softness
+from ukemi.maths import spatial
+from ukemi.model.records import Model
+from ukemi.model.rows import RowKinds
+
+
+class ConstraintSlopes(NamedTuple):
+    """Derivatives of the constraint force Jᵀ f (nv,) at constant acceleration, and the curvature that it adds to M."""
+
+    q: Array  # (nv, nv)
+    v: Array  # (nv, nv)
+    H: Array  # (nv, nv) Jᵀ H[s] J
+
+
+def contact_slopes(kinds: RowKinds, frame: Frame, a: Array, follow: Follow) -> ConstraintSlopes:
+    """Slopes of the contacts."""
+    x = jnp.stack([a, frame.v], -1)
+    turning = Turning.of(frame.model, frame.kin, frame.contacts, kinds.dim, x, follow)
+    seen = turning.rates.relative
+    law, dim, nv = _change(contact_pushes(kinds, frame, seen[:, 0].T, seen[:, 1].T)), kinds.dim, len(a)
+    W = turning.W[:dim]
+    J, (Z,), edges = wrench_slopes(turning, [law], [times(cast(Array, m), W) for m in law.by])
+    q = ridden(frame.model.tree, turning, cast(Array, law.force), J, Z)
+    stiff, damped = edges[:dim], edges[dim:]
+    both = lax.collapse(jnp.concatenate([damped, stiff], -1), 0, 2)
+    product = spatial.gram(lax.collapse(J[:dim], 0, 2), both)
+    return ConstraintSlopes(q, product[:, :nv], -product[:, nv:])
+
+
+class Pushes(NamedTuple):
+    """Forces f of contacts, and how they follow acceleration, velocity and distance."""
+
+    force: Array  # (n, dim)
+    by: Array  # (n, dim, dim) ∂f/∂(J a); ∂f/∂(J v) is this times the damping
+    damping: Array  # (n, dim)
+    nearer: Array  # (n, dim) ∂f/∂distance
+
+
+def contact_pushes(kinds: RowKinds, frame: Frame, a: Array, v: Array) -> Pushes:
+    """Forces of contacts that move at acceleration a (n, ·) and velocity v (n, ·), each in its frame."""
+    model, contacts, dim = frame.model, frame.contacts, kinds.dim
+    prm = contact_parameters(model, contacts.pair)
+    law = contact_law(model, contacts, kinds, v[:, :dim])
+    only = RowKinds(0, 0, 0, kinds.contacts, dim, kinds.cone, kinds.frictionless)
+    empty = jnp.zeros(0, a.dtype)
+    penalty = p_.Penalty(empty, empty, *law[1:])
+    x = (a[:, :dim] - law.aref).reshape(-1)
+    f = p_.force(only, penalty, x).reshape(-1, dim)
+    P = -p_.hessian(only, penalty, x)[1]
+
+    def of_distance(distance):
+        soft = contact_softness(model, prm, kinds, distance)
+        return soft.push, soft.R
+
+    one = jnp.ones_like(contacts.distance)
+    (_, R), (push, R_dot) = jax.jvp(of_distance, (contacts.distance,), (one,))
+    # forces are in proportion to 1/R at given x
+    nearer = P[:, :, 0] * push[:, None] - f * (R_dot / R)[:, None]
+    nearer = jnp.where(contacts.active[:, None], nearer, 0.0)
+    return Pushes(f, P, contact_softness(model, prm, kinds, contacts.distance).damping, nearer)
+
+
+def _change(pushes: Pushes) -> Change:
+    """With the contacts as the last axis."""
+    f, P, damping, nearer = pushes
+    full = jnp.pad(f, ((0, 0), (0, 6 - f.shape[1])))
+    parts = spatial.materialize((full, P, P * damping[:, None], nearer))
+    force, first, second, nearer = spatial.materialize(tuple(jnp.moveaxis(part, 0, -1) for part in parts))
+    return Change(force, (first, second), nearer)
+
+
+def contact_curvature(kinds: RowKinds, frame: Frame, a: Array) -> tuple[Array, Pushes]:
+    """Jᵀ H[s] J (nv, nv) of the contacts, and their forces."""
+    J = contact_jacobian(frame.model, frame.kin, frame.contacts, kinds.dim)
+    moving = (J.reshape(-1, len(a)) @ jnp.stack([a, frame.v], -1)).reshape(*J.shape[:2], 2)
+    pushes = spatial.materialize(contact_pushes(kinds, frame, moving[..., 0], moving[..., 1]))
+    stiff = cast(Array, sum(pushes.by[:, :, k, None] * J[:, None, k] for k in range(kinds.dim)))
+    return -spatial.gram(J.reshape(-1, len(a)), stiff.reshape(-1, len(a))), pushes
+
+
+def contact_pull(kinds: RowKinds, frame: Frame, a: Array, w: Array, pushes: Pushes) -> tuple[Pull, Array]:
+    """wᵀ ∂(Jᵀ f) of the contacts, along q, along the rates w, a and v, and along their distances (n,).
+
+    `contact_slopes`, added up over its rows.
+    """
+    x, dim = jnp.stack([w, a, frame.v], -1), kinds.dim
+    turning = Turning.of(frame.model, frame.kin, frame.contacts, dim, x)
+    f, P, damping, nearer = spatial.materialize(tuple(jnp.moveaxis(part, 0, -1) for part in pushes))
+    along = turning.rates.relative[:dim, 0]  # J w
+    stiff = times(P.transpose(1, 0, 2), along[:, None])[:, 0]
+    by = jnp.pad(jnp.stack([f, stiff, stiff * damping], 1), ((0, 6 - dim), (0, 0), (0, 0)))
+    return turning_pull(turning, spatial.materialize(by)), (along * nearer).sum(0)
+
+
+# ---- rows that are not contacts ------------------------------------------------------------------------------------
+
+
+def row_slopes(kinds: RowKinds, frame: Frame, a: Array) -> ConstraintSlopes:
+    """Slopes of dry friction and of limits of hinges and slides, whose Jacobians are constant; the curvature of all.
+
+    Where other rows are among them (`has_constant_rows`), only the curvature: their slopes are left to AD.
+    """
+    if has_constant_rows(frame.model, kinds):
+        diagonals = diagonal_slopes(kinds, frame, a)
+        return ConstraintSlopes(*(jnp.diag(diagonals[k]) for k in range(3)))
+    nothing = jnp.zeros((len(a), len(a)), a.dtype)
+    J, stiff = (jnp.concatenate(part) for part in _row_changes(kinds, frame, a)[:2])
+    return ConstraintSlopes(nothing, nothing, -spatial.gram(J, stiff[:, None] * J))
+
+
+def diagonal_slopes(kinds: RowKinds, frame: Frame, a: Array) -> Array:
+    """Diagonals (3, nv) of the slopes of constant rows in q and v and of their curvature, which are nothing else: each
+    row moves one dof, by plus or minus one.
+    """
+    model = frame.model
+    _, stiff, damped, nearer = (jnp.concatenate(part) for part in _row_changes(kinds, frame, a))
+    nearer = jnp.where(np.arange(len(nearer)) < kinds.dry, 0.0, nearer)  # dry friction has no position
+    joint = model.joints.layout.limit_rows[:, 0] if kinds.limit else np.zeros(0, int)
+    dofs = np.concatenate([model.joints.layout.dry if kinds.dry else joint[:0], model.tree.joint_dof[joint]])
+    own = (dofs[:, None] == np.arange(model.nv)).astype(a.dtype)
+    return jnp.stack([nearer, damped, -stiff]) @ own
+
+
+def _row_changes(kinds: RowKinds, frame: Frame, a: Array) -> tuple[list, list, list, list]:
+    """J of rows that are not contacts, and how their forces follow J a, J v and the position error, kind by kind."""
+    J, stiff, damped, nearer = [], [], [], []
+    blocks = scalar_blocks(frame, kinds)
+    laws = [reference(frame.model, block, frame.v) for block in blocks]
+    D = jnp.concatenate([law[2] for law in laws])
+    x = jnp.concatenate([block.J @ a - law[0] for block, law in zip(blocks, laws, strict=True)])
+    limit = frame.model.joints.frictionloss[frame.model.joints.layout.dry]
+    empty = p_.Penalty(D, limit, *(jnp.zeros((0, 1), a.dtype),) * 4)
+    only = RowKinds(kinds.equality, kinds.dry, kinds.limit, 0, 1, kinds.cone, False)
+    force, P = p_.force(only, empty, x), -p_.hessian(only, empty, x)[0]
+    start = 0
+    for block, (_, R, _) in zip(blocks, laws, strict=True):
+        rows = slice(start, start + len(block.residual))
+        start = rows.stop
+        soft, change = _softness_slope(frame.model, block)
+        J.append(block.J)
+        stiff.append(P[rows])
+        damped.append(P[rows] * soft.damping)
+        nearer.append(P[rows] * change.push - force[rows] * change.R / R)
+    return J, stiff, damped, nearer
+
+
+def _softness_slope(model: Model, block):
+    """Softness of rows whose two position errors are one, and its derivative in it."""
+
+    def of_distance(distance):
+        return row_softness(model, block, distance, distance)
+
+    return jax.jvp(of_distance, (block.residual,), (jnp.ones_like(block.residual),))
+
+
+# ---- forces that are not constraints -------------------------------------------------------------------------------
+
+

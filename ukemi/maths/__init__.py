@@ -1,0 +1,1 @@
+"""Rotations, spatial vectors, linear maps and systems."""

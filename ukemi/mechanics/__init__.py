@@ -1,0 +1,1 @@
+"""Smooth mechanics by tree algebra: poses, inertia, forces."""

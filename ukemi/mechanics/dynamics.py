@@ -1,0 +1,211 @@
+"""Smooth dynamics by tree algebra: mass matrix, bias force, inverse dynamics, energy."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ukemi.maths import spatial
+from ukemi.maths.maps import mix, pick_rows
+from ukemi.mechanics.kinematics import Kinematics, Velocities, accumulate, accumulate_before, kinematics, velocities
+from ukemi.model.records import Model
+
+
+class Smooth(NamedTuple):
+    """What the equations of motion M a + c = τ need."""
+
+    M: Array  # (nv, nv) mass matrix with armature
+    bias: Array  # (nv,) Coriolis, centrifugal and gravity forces c
+    velocity: Velocities
+
+
+def body_inertias(model: Model, kin: Kinematics) -> Array:
+    """Pseudo-inertias (nb, 16) of the bodies in world axes about each tree's reference point."""
+    bodies = model.bodies
+    axes = spatial.quat_to_mat(bodies.iquat)
+    local = spatial.pseudo_inertia(bodies.mass, bodies.ipos, axes, bodies.inertia, bodies.products)
+    origin = jnp.pad(pick_rows(kin.ref, model.tree.body_tree)[..., None], ((0, 0), (0, 1), (3, 0)))
+    X = kin.X - origin
+    return spatial.compose(spatial.compose(X, local), X.mT).reshape(-1, 16)
+
+
+def gravity(model: Model) -> Array:
+    """Gravity as the spatial acceleration (6,) that it amounts to, zero where the file disables it."""
+    on = "gravity" not in model.options.layout.disabled
+    zero = jnp.zeros(3, model.options.gravity.dtype)
+    return jnp.concatenate([zero, model.options.gravity if on else zero])
+
+
+def smooth(model: Model, kin: Kinematics, v: Array) -> Smooth:
+    """Mass matrix, bias force and velocities at (q, v) in one pass over composites."""
+    tree = model.tree
+    pseudo = spatial.materialize(body_inertias(model, kin))
+    velocity = velocities(tree, kin.S, v)
+    force = _body_forces(model, pseudo, velocity, velocity.S_dot * v[:, None])
+    composite = spatial.materialize(mix(tree.moves.T, jnp.concatenate([pseudo, force], -1)))
+    momentum = spatial.materialize(spatial.apply(spatial.spatial_inertia(composite[:, :16]), kin.S))
+    product = momentum @ kin.S.T
+    M = tree.anc * product + (tree.strict * product).T + jnp.diag(model.joints.armature)
+    M, bias = spatial.materialize((M, (kin.S * composite[:, 16:]).sum(-1)))
+    return Smooth(M, bias, velocity)
+
+
+def mass_matrix(model: Model, kin: Kinematics, pseudo: Array) -> Array:
+    """Mass matrix (nv, nv) with armature, of bodies of pseudo-inertias (nb, 16)."""
+    tree = model.tree
+    composite = spatial.spatial_inertia(spatial.materialize(mix(tree.moves.T, pseudo)))
+    momentum = spatial.materialize(spatial.apply(composite, kin.S))
+    product = momentum @ kin.S.T
+    return tree.anc * product + (tree.strict * product).T + jnp.diag(model.joints.armature)
+
+
+def _body_forces(model: Model, pseudo: Array, velocity: Velocities, acceleration: Array) -> Array:
+    """Forces (nb, 6) that the bodies' motion needs: f = I A + V ×* I V, with joint accelerations S a + Ṡ v."""
+    inertia = spatial.spatial_inertia(pseudo)
+    A = accumulate(model.tree, acceleration) - gravity(model)
+    momentum = spatial.materialize(spatial.apply(inertia, velocity.body))
+    return spatial.apply(inertia, A) + spatial.cross_force(velocity.body, momentum)
+
+
+def inverse_dynamics(model: Model, q: Array, v: Array, a: Array) -> Array:
+    """Generalised force τ (nv,) = M a + c of the bodies alone: no passive, actuator or constraint forces."""
+    kin = kinematics(model, q)
+    return motion_force(model, kin, velocities(model.tree, kin.S, v), v, a)
+
+
+def motion_force(model: Model, kin: Kinematics, velocity: Velocities, v: Array, a: Array) -> Array:
+    """M a + c (nv,) at the poses `kin`: forces of the bodies, summed over what each dof moves."""
+    acceleration = kin.S * a[:, None] + velocity.S_dot * v[:, None]
+    force = _body_forces(model, body_inertias(model, kin), velocity, acceleration)
+    return _generalised(model, kin, force) + model.joints.armature * a
+
+
+def inertial_force(model: Model, kin: Kinematics, a: Array) -> Array:
+    """M a (nv,) without M."""
+    inertia = spatial.spatial_inertia(body_inertias(model, kin))
+    force = spatial.apply(inertia, accumulate(model.tree, kin.S * a[:, None]))
+    return _generalised(model, kin, force) + model.joints.armature * a
+
+
+def _generalised(model: Model, kin: Kinematics, force: Array) -> Array:
+    """Generalised force (nv,) of forces (nb, 6) on the bodies about their trees' reference points."""
+    return (kin.S * (mix(model.tree.moves.T, force))).sum(-1)
+
+
+# ---- closed-form derivatives (design: tree algebra) -------------------------------------------------------------
+
+
+class MotionSlopes(NamedTuple):
+    """Derivatives of τ = M a + c in tangent coordinates; rows are forces, columns coordinates."""
+
+    q: Array  # (nv, nv)
+    v: Array  # (nv, nv)
+
+
+def motion_slopes(model: Model, kin: Kinematics, velocity: Velocities, v: Array, a: Array) -> MotionSlopes:
+    """∂(M a + c)/∂q and ∂(M a + c)/∂v in closed form.
+
+    With composites over what each dof moves, ψ̇ = V_λ × S and ψ̈ = A_λ × S + V_λ × ψ̇:
+    ∂τ/∂q = anc ∘ (2Bᵀ S ψ̇ᵀ + I S ψ̈ᵀ) + strictᵀ ∘ S (2B ψ̇ + I ψ̈ + S ×* f)ᵀ,
+    ∂τ/∂v = anc ∘ (2Bᵀ S Sᵀ + I S (ψ̇ + Ṡ)ᵀ) + strictᵀ ∘ S (2B S + I (ψ̇ + Ṡ))ᵀ.
+    """
+    tree, S = model.tree, kin.S
+    rates = S * a[:, None] + velocity.S_dot * v[:, None]
+    pseudo = body_inertias(model, kin)
+    force = _body_forces(model, pseudo, velocity, rates)
+    terms = _composites(model, pseudo, velocity, force)
+    before = accumulate_before(tree, rates) - gravity(model)
+    psi_dot = spatial.cross_motion(velocity.before, S)
+    psi_ddot = spatial.cross_motion(before, S) + spatial.cross_motion(velocity.before, psi_dot)
+    rate = psi_dot + velocity.S_dot
+    psi_dot, psi_ddot, rate = spatial.materialize((psi_dot, psi_ddot, rate))
+    turned, momentum = spatial.apply(terms.B.mT, S), spatial.apply(terms.inertia, S)
+    below_q = spatial.apply(terms.B, psi_dot) + spatial.apply(terms.inertia, psi_ddot)
+    below_q = below_q + spatial.cross_force(S, terms.force)
+    below_v = spatial.apply(terms.B, S) + spatial.apply(terms.inertia, rate)
+    left = spatial.materialize(jnp.concatenate([turned, momentum], -1))
+    right = jnp.concatenate([jnp.concatenate([psi_dot, psi_ddot], -1), jnp.concatenate([S, rate], -1)])
+    above = left @ spatial.materialize(right).T
+    below = S @ spatial.materialize(jnp.concatenate([below_q, below_v])).T
+    both = np.tile(tree.anc, 2) * above + np.tile(tree.strict.T, 2) * below
+    return MotionSlopes(both[:, : model.nv], both[:, model.nv :])
+
+
+def inertial_slope(model: Model, kin: Kinematics, a: Array) -> Array:
+    """∂(M a)/∂q (nv, nv) in closed form, at constant a."""
+    tree, S = model.tree, kin.S
+    rates = S * a[:, None]
+    pseudo = body_inertias(model, kin)
+    force = spatial.apply(spatial.spatial_inertia(pseudo), accumulate(tree, rates))
+    composite = mix(tree.moves.T, jnp.concatenate([pseudo, force], -1))
+    inertia, force = spatial.spatial_inertia(composite[:, :16]), composite[:, 16:]
+    psi_ddot = spatial.materialize(spatial.cross_motion(accumulate_before(tree, rates), S))
+    below = spatial.apply(inertia, psi_ddot) + spatial.cross_force(S, force)
+    momentum, below = spatial.materialize((spatial.apply(inertia, S), below))
+    return tree.anc * (momentum @ psi_ddot.T) + tree.strict.T * (S @ below.T)
+
+
+def motion_pull(
+    model: Model, kin: Kinematics, pseudo: Array, velocity: Velocities, v: Array, a: Array, w: Array
+) -> tuple[Array, Array]:
+    """wᵀ ∂(M a + c)/∂q and wᵀ ∂(M a + c)/∂v (nv,) in closed form, of bodies of pseudo-inertias (nb, 16).
+
+    The formulas of `motion_slopes` added up over their rows: with the bodies' velocities W at joint rates w, and sums
+    over the bodies that each dof moves,
+    q̄ = (W_λ × S)·Σf + ψ̇·Σg + ψ̈·ΣI W,  v̄ = S·Σg + (ψ̇ + Ṡ)·ΣI W,  g = 2BᵀW = V ×* I W − W ×* I V − I (V × W).
+    """
+    tree, S, V = model.tree, kin.S, velocity.body
+    rates, weighted = S * a[:, None] + velocity.S_dot * v[:, None], S * w[:, None]
+    inertia, W = spatial.spatial_inertia(pseudo), accumulate(tree, weighted)
+    momentum, turned = spatial.apply(inertia, V), spatial.apply(inertia, spatial.cross_motion(V, W))
+    carried = spatial.materialize(spatial.apply(inertia, W))
+    g = spatial.cross_force(V, carried) - spatial.cross_force(W, momentum) - turned
+    parts = jnp.concatenate([_body_forces(model, pseudo, velocity, rates), g, carried], -1)
+    force, g, carried = jnp.split(mix(tree.moves.T, spatial.materialize(parts)), 3, -1)
+    before = accumulate_before(tree, rates) - gravity(model)
+    psi_dot = spatial.materialize(spatial.cross_motion(velocity.before, S))
+    psi_ddot = spatial.cross_motion(before, S) + spatial.cross_motion(velocity.before, psi_dot)
+    psi = spatial.cross_motion(accumulate_before(tree, weighted), S)
+    q = (psi * force + psi_dot * g + psi_ddot * carried).sum(-1)
+    return q, (S * g + (psi_dot + velocity.S_dot) * carried).sum(-1)
+
+
+def inertial_pull(model: Model, kin: Kinematics, pseudo: Array, a: Array, w: Array) -> Array:
+    """wᵀ ∂(M a)/∂q (nv,) in closed form, at constant a: `motion_pull` at rest and without gravity."""
+    tree, S = model.tree, kin.S
+    rates, weighted = S * a[:, None], S * w[:, None]
+    inertia = spatial.spatial_inertia(pseudo)
+    forces = [spatial.apply(inertia, accumulate(tree, x)) for x in (rates, weighted)]
+    force, carried = jnp.split(mix(tree.moves.T, spatial.materialize(jnp.concatenate(forces, -1))), 2, -1)
+    psi, psi_ddot = (spatial.cross_motion(accumulate_before(tree, x), S) for x in (weighted, rates))
+    return (psi * force + psi_ddot * carried).sum(-1)
+
+
+def bias_slope(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
+    """∂c/∂v (nv, nv) of the bias force, in closed form: ∂τ/∂v of `motion_slopes`, which does not depend on a."""
+    tree, S = model.tree, kin.S
+    terms = _composites(model, body_inertias(model, kin), velocity, jnp.zeros_like(velocity.body))
+    rate = spatial.cross_motion(velocity.before, S) + velocity.S_dot
+    left = jnp.concatenate([spatial.apply(terms.B.mT, S), spatial.apply(terms.inertia, S)], -1)
+    below = spatial.apply(terms.B, S) + spatial.apply(terms.inertia, rate)
+    return jnp.asarray(tree.anc * (left @ jnp.concatenate([S, rate], -1).T) + tree.strict.T * (S @ below.T))
+
+
+class _Composites(NamedTuple):
+    """Sums over the bodies that each dof moves."""
+
+    inertia: Array  # (nv, 6, 6) I
+    B: Array  # (nv, 6, 6) 2B(I, V) = −[V×]ᵀI + [x ↦ x ×* I V] − I[V×]
+    force: Array  # (nv, 6)
+
+
+def _composites(model: Model, pseudo: Array, velocity: Velocities, force: Array) -> _Composites:
+    inertia, V = spatial.spatial_inertia(pseudo), velocity.body
+    momentum = spatial.apply(inertia, V)
+    turn = spatial.motion_matrix(V)
+    half = spatial.materialize(spatial.compose(inertia, turn))
+    B = spatial.force_bar_matrix(momentum) - half.mT - half  # I is symmetric: [V×]ᵀI = (I[V×])ᵀ
+    parts = spatial.materialize(jnp.concatenate([pseudo, B.reshape(-1, 36), force], -1))
+    total = mix(model.tree.moves.T, parts)
+    return _Composites(spatial.spatial_inertia(total[:, :16]), total[:, 16:52].reshape(-1, 6, 6), total[:, 52:])

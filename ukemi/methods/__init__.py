@@ -1,1 +1,0 @@
-"""Contact laws and time integrators."""

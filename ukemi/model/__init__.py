@@ -1,0 +1,1 @@
+"""What a robot is, where it is and what acts on it."""

@@ -1,0 +1,383 @@
+"""What a robot is (`Model`), where it is (`State`) and what acts on it (`Input`).
+
+Every array leaf of a `Model` is a physical parameter that may be replaced or differentiated; topology and
+choices that change the program live in the static `layout` records. Units are SI; angles are radians.
+"""
+
+import dataclasses
+import functools
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float, Int8, Int32
+
+from ukemi import values
+from ukemi.model.rows import row_kinds
+from ukemi.model.tree import Static, Tree
+
+
+class Bodies(eqx.Module):
+    """Rigid bodies; index 0 is the world."""
+
+    pos: Float[Array, "nb 3"]  # position of the frame in the parent's [m]
+    quat: Float[Array, "nb 4"]  # orientation of the frame in the parent's
+    ipos: Float[Array, "nb 3"]  # centre of mass in the body frame [m]
+    iquat: Float[Array, "nb 4"]  # axes of the inertia in the body frame, the principal ones at load
+    mass: Float[Array, " nb"]  # [kg]
+    inertia: Float[Array, "nb 3"]  # moments along the axes of iquat [kg m²]
+    products: Float[Array, "nb 3"]  # off-diagonal moments xy, xz, yz in those axes, zero at load [kg m²]
+    gravcomp: Float[Array, " nb"]  # share of the weight held up, 1 = weightless
+    invweight: Float[Array, "nb 2"]  # inverse weight at qpos0, translation [1/kg] and rotation [1/(kg m²)]
+    layout: "BodyLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class BodyLayout(Static):
+    """Static facts of the bodies."""
+
+    compensated: bool  # some body has gravity compensation
+    free: np.ndarray  # bodies that are a kinematic tree of their own on a free joint
+    inferred: np.ndarray  # (nb,) bool: `refresh` computes mass and inertia from the geoms
+    sliding: np.ndarray  # (nb,) bool: moves by slides along its own axes alone, which fixes the inverse weight
+
+
+class Joints(eqx.Module):
+    """Joints; fields of shape (nv,) are per degree of freedom."""
+
+    pos: Float[Array, "nj 3"]  # anchor in the body frame [m]
+    axis: Float[Array, "nj 3"]  # unit axis of hinge and slide in the body frame
+    qpos0: Float[Array, " nq"]  # configuration in which the model is defined
+    qpos_spring: Float[Array, " nq"]  # configuration in which springs are at rest
+    stiffness: Float[Array, " nj"]  # [N/m] or [N m/rad]
+    damping: Float[Array, " nv"]  # [N s/m] or [N m s/rad]
+    armature: Float[Array, " nv"]  # reflected inertia [kg] or [kg m²]
+    frictionloss: Float[Array, " nv"]  # dry friction [N] or [N m]
+    invweight: Float[Array, " nv"]  # diagonal of M⁻¹ at qpos0, averaged over each joint
+    range: Float[Array, "nj 2"]  # [m] or [rad]
+    margin: Float[Array, " nj"]  # distance at which a limit awakes [m] or [rad]
+    solref_limit: Float[Array, "nj 2"]
+    solimp_limit: Float[Array, "nj 5"]
+    solref_friction: Float[Array, "nv 2"]
+    solimp_friction: Float[Array, "nv 5"]
+    actuator_range: Float[Array, "nj 2"]  # limit of the total actuator force [N] or [N m]
+    layout: "JointLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class JointLayout(Static):
+    """Which joints and dofs need work in a step."""
+
+    limit_rows: np.ndarray  # (n, 2) joint and side (−1 lower, 1 upper, 0 the nearer) of each limit
+    force_limited: np.ndarray  # (nj,) bool: actuator_range applies
+    actuated_gravcomp: np.ndarray  # (nj,) bool: gravity compensation counts as actuator force
+    dry: np.ndarray  # dofs with friction loss
+    springs: bool
+    turning_springs: bool  # springs of rotations: of ball and free joints
+    damped: bool
+    slowed: bool  # some damping is positive, without which Euler takes none implicitly, as MuJoCo
+
+
+class Geoms(eqx.Module):
+    """Shapes; size has MuJoCo's meaning for each type."""
+
+    pos: Float[Array, "ng 3"]  # in the body frame [m]
+    quat: Float[Array, "ng 4"]
+    size: Float[Array, "ng 3"]  # [m]
+    density: Float[Array, " ng"]  # of what adds to the mass of a body in `BodyLayout.inferred`, else 0 [kg/m³]
+    friction: Float[Array, "ng 3"]  # sliding [-], torsional [m], rolling [m]
+    restitution: Float[Array, " ng"]  # of rigid contact laws, 0 to 1; a pair has the larger of the two
+    solref: Float[Array, "ng 2"]
+    solimp: Float[Array, "ng 5"]
+    solmix: Float[Array, " ng"]
+    margin: Float[Array, " ng"]  # [m]
+    gap: Float[Array, " ng"]  # [m]
+    layout: "GeomLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class GeomLayout(Static):
+    """Types, owners and collision parameters of the shapes."""
+
+    type: tuple[str, ...]
+    body: np.ndarray  # (ng,)
+    condim: np.ndarray  # (ng,)
+    priority: np.ndarray  # (ng,)
+    rgba: np.ndarray  # (ng, 4) for pictures only
+    names: tuple[str, ...]
+
+
+class Sites(eqx.Module):
+    """Frames fixed to bodies."""
+
+    pos: Float[Array, "ns 3"]
+    quat: Float[Array, "ns 4"]
+    layout: "SiteLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class SiteLayout(Static):
+    """Owners and names of the sites."""
+
+    body: np.ndarray  # (ns,)
+    names: tuple[str, ...]
+
+
+class Pairs(eqx.Module):
+    """Contact parameters of explicitly listed pairs, and the list of all pairs that may collide."""
+
+    friction: Float[Array, "np 5"]  # sliding 2, torsional, rolling 2
+    restitution: Float[Array, " np"]  # of rigid contact laws, 0 to 1
+    solref: Float[Array, "np 2"]
+    solref_friction: Float[Array, "np 2"]
+    solimp: Float[Array, "np 5"]
+    margin: Float[Array, " np"]  # [m]
+    gap: Float[Array, " np"]  # [m]
+    layout: "PairLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class PairLayout(Static):
+    """Pairs of geoms that may collide, grouped by the types of their shapes."""
+
+    groups: tuple["PairGroup", ...]
+    capacity: int  # contacts kept per step
+    dim: int  # largest contact dimension: 1, 3, 4 or 6
+    smoothing: float = 0.0  # width of `uk.smooth_collisions`, 0 for MuJoCo's cases [m]
+
+    @functools.cached_property
+    def geoms(self) -> np.ndarray:
+        """(n, 2) geoms of every pair, group after group."""
+        return np.concatenate([np.zeros((0, 2), np.int32), *(g.geoms for g in self.groups)])
+
+    @functools.cached_property
+    def first(self) -> list[int]:
+        """First pair of every group, and their number."""
+        return np.cumsum([0, *(len(g.geoms) for g in self.groups)]).tolist()
+
+    @functools.cached_property
+    def explicit(self) -> np.ndarray:
+        """(n,) row of `Pairs` of every pair, -1 for pairs found by the filters."""
+        return np.concatenate([np.zeros(0, np.int32), *(g.explicit for g in self.groups)])
+
+    @functools.cached_property
+    def condim(self) -> np.ndarray:
+        """(n,) contact dimension of every pair."""
+        return np.concatenate([np.zeros(0, np.int32), *(g.condim for g in self.groups)])
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class PairGroup(Static):
+    """Pairs of geoms of the same two types, examined together."""
+
+    types: tuple[str, str]
+    geoms: np.ndarray  # (n, 2)
+    explicit: np.ndarray  # (n,) row of `Pairs`, -1 for pairs found by the filters
+    condim: np.ndarray  # (n,)
+    slots: int  # pairs of this group examined in detail per step
+
+
+class Equalities(eqx.Module):
+    """Equality constraints."""
+
+    data: Float[Array, "ne 11"]  # MuJoCo's meaning by type: anchors, relative pose, torque scale; or coefficients
+    solref: Float[Array, "ne 2"]
+    solimp: Float[Array, "ne 5"]
+    layout: "EqualityLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class EqualityLayout(Static):
+    """Types and objects of the equality constraints."""
+
+    type: tuple[str, ...]  # connect, weld or joint
+    objects: np.ndarray  # (ne, 2) bodies, sites or joints; -1 where there is none
+    sites: np.ndarray  # (ne,) bool: the objects are sites
+    names: tuple[str, ...]
+
+
+class Actuators(eqx.Module):
+    """Actuators: force = gain · (ctrl or act) + bias, each affine in length and velocity."""
+
+    gain: Float[Array, "nu 3"]  # constant, per length, per velocity
+    bias: Float[Array, "nu 3"]  # constant, per length, per velocity
+    time_constant: Float[Array, " nu"]  # of filters [s]
+    gear: Float[Array, "nu 6"]
+    ctrl_range: Float[Array, "nu 2"]
+    force_range: Float[Array, "nu 2"]  # [N] or [N m]
+    act_range: Float[Array, "nu 2"]
+    layout: "ActuatorLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class ActuatorLayout(Static):
+    """What each actuator acts on and how."""
+
+    transmission: tuple[str, ...]  # joint, jointinparent or site
+    target: np.ndarray  # (nu, 2) joint or site, reference site or -1
+    dynamics: tuple[str, ...]  # none, integrator, filter, filterexact
+    act: np.ndarray  # (nu,) activation, -1 for stateless
+    ctrl_limited: np.ndarray  # (nu,) bool
+    force_limited: np.ndarray  # (nu,) bool
+    act_limited: np.ndarray  # (nu,) bool
+    early: np.ndarray  # (nu,) bool: force uses the next activation
+    wraps: np.ndarray  # (nu,) bool: the setpoint lives on a circle
+    names: tuple[str, ...]
+
+
+class Options(eqx.Module):
+    """World parameters and the file's own choice of solver."""
+
+    timestep: Float[Array, ""]  # [s]
+    gravity: Float[Array, " 3"]  # [m/s²]
+    impratio: Float[Array, ""]  # ratio of frictional to normal impedance
+    density: Float[Array, ""]  # of the fluid around the bodies [kg/m³]
+    viscosity: Float[Array, ""]  # of the fluid [Pa s]
+    wind: Float[Array, " 3"]  # velocity of the fluid [m/s]
+    layout: "OptionLayout" = eqx.field(static=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class OptionLayout(Static):
+    """The file's choices that change the program."""
+
+    integrator: str  # Euler, implicitfast, implicit, RK4
+    solver: str  # Newton, CG, PGS
+    cone: str  # pyramidal, elliptic
+    iterations: int
+    line_search_iterations: int
+    fluid: bool  # the file gives the fluid density or viscosity: without, there is none to feel
+    disabled: tuple[str, ...]  # sorted names of disabled stages of a step, as in the file's <flag>
+
+    def __repr__(self):
+        return f"OptionLayout({self.integrator}, {self.solver}, {self.cone}, {self.disabled})"
+
+
+class Keyframes(eqx.Module):
+    """Stored configurations."""
+
+    q: Float[Array, "nk nq"]
+    v: Float[Array, "nk nv"]
+    act: Float[Array, "nk na"]
+    ctrl: Float[Array, "nk nu"]
+    mocap_pos: Float[Array, "nk nm 3"]
+    mocap_quat: Float[Array, "nk nm 4"]
+    time: Float[Array, " nk"]
+    names: tuple[str, ...] = eqx.field(static=True)
+
+
+class Model(eqx.Module):
+    """A robot and its world: a pytree of physical parameters over a static topology."""
+
+    bodies: Bodies
+    joints: Joints
+    geoms: Geoms
+    sites: Sites
+    pairs: Pairs
+    equalities: Equalities
+    actuators: Actuators
+    options: Options
+    keyframes: Keyframes
+    tree: Tree = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+
+    @property
+    def nq(self) -> int:
+        """Number of coordinates."""
+        return self.joints.qpos0.shape[-1]
+
+    @property
+    def nv(self) -> int:
+        """Number of degrees of freedom."""
+        return self.tree.nv
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        return len(self.actuators.layout.names)
+
+    @property
+    def na(self) -> int:
+        """Number of activation states."""
+        return int((self.actuators.layout.act >= 0).sum())
+
+    @property
+    def nmocap(self) -> int:
+        """Number of motion-capture bodies."""
+        return int((self.tree.body_mocap >= 0).sum())
+
+    def __repr__(self):
+        return f"Model({self.name!r}: {self.tree.nb - 1} bodies, nq={self.nq}, nv={self.nv}, nu={self.nu})"
+
+
+class Cache(eqx.Module):
+    """A method's memory from one step to the next; it never changes what the step converges to."""
+
+    acceleration: Float[Array, " nv"]  # last acceleration: the warm start of the soft solvers
+    iterations: Int32[Array, ""]  # solver iterations of the last step
+    contacts: Int32[Array, " nc"]  # which contact points the last step knew, −1 for none
+    sides: Int8[Array, " rows"]  # side of its box that each row's impulse was on, of the rigid laws
+
+
+class State(eqx.Module):
+    """Where the robot is; MuJoCo's layout of coordinates."""
+
+    q: Float[Array, " nq"]  # positions; quaternions w x y z
+    v: Float[Array, " nv"]  # velocities; a free joint's linear part in the world, angular part in the body
+    act: Float[Array, " na"]  # activations
+    time: Float[Array, ""]  # [s]
+    status: Int32[Array, ""]  # bit mask of failures, accumulates
+    cache: Cache
+
+
+class Input(eqx.Module):
+    """What acts on the robot when more than controls do; a field left out is zero (poses: as in the file)."""
+
+    ctrl: Float[Array, " nu"] | None = None
+    qfrc: Float[Array, " nv"] | None = None  # generalised force [N] or [N m]
+    xfrc: Float[Array, "nb 6"] | None = None  # force [N], then torque [N m], at each centre of mass, world axes
+    mocap_pos: Float[Array, "nm 3"] | None = None  # [m]
+    mocap_quat: Float[Array, "nm 4"] | None = None
+
+
+def input_shapes(model: Model) -> dict[str, tuple[int, ...]]:
+    """Shapes of the fields of an `Input`."""
+    return {
+        "ctrl": (model.nu,),
+        "qfrc": (model.nv,),
+        "xfrc": (model.tree.nb, 6),
+        "mocap_pos": (model.nmocap, 3),
+        "mocap_quat": (model.nmocap, 4),
+    }
+
+
+def as_input(model: Model, ctrl, *, over_time: bool = False) -> Input:
+    """Check `ctrl` (array, None or Input) against the model and return it as an Input.
+
+    over_time: its arrays lead with T time steps.
+    """
+    given = vars(ctrl) if isinstance(ctrl, Input) else {"ctrl": ctrl}
+    dtype = model.options.timestep.dtype
+    checked: dict[str, Array | None] = {}
+    for name, shape in input_shapes(model).items():
+        value = given.get(name)
+        if value is not None:
+            value = values.array(name, value, dtype)
+            values.check_shape(name, value.shape, ("T", *shape) if over_time else shape, model)
+            if name == "mocap_quat":
+                values.check_turns(value, lambda k: f"mocap_quat[{k}]")
+        elif name == "ctrl" and not over_time:
+            value = jnp.zeros(shape, dtype)
+        checked[name] = value
+    return Input(**checked)
+
+
+def blank_cache(model: Model) -> Cache:
+    """The memory of a method that has not stepped yet."""
+    return Cache(
+        acceleration=jnp.zeros(model.nv, model.options.timestep.dtype),
+        iterations=jnp.zeros((), jnp.int32),
+        contacts=jnp.full(model.pairs.layout.capacity, -1, jnp.int32),
+        sides=jnp.full(row_kinds(model).total, -1, jnp.int8),
+    )

@@ -1,0 +1,186 @@
+"""Start, step, roll out, look inside: the functions that users call."""
+
+from collections.abc import Callable
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from ukemi import values
+from ukemi.errors import InputError
+from ukemi.implicit.worlds import of_one_world
+from ukemi.laws.checks import check
+from ukemi.laws.method import Method
+from ukemi.laws.soft.law import Soft
+from ukemi.mechanics.energy import Energy
+from ukemi.mechanics.forces import activation_motion
+from ukemi.mechanics.kinematics import coordinate_rate
+from ukemi.model.checks import check_model
+from ukemi.model.records import Input, Model, State, as_input, blank_cache
+
+
+def initial_state(model: Model, keyframe: str | int | None = None, *, q=None, v=None, act=None) -> State:
+    """State at qpos0 or at a keyframe (name or index); q (nq,), v (nv,), act (na,) replace its parts."""
+    check_model(model)
+    dtype = model.options.timestep.dtype
+    base = {
+        "q": model.joints.qpos0,
+        "v": jnp.zeros(model.nv, dtype),
+        "act": jnp.zeros(model.na, dtype),
+        "time": jnp.zeros((), dtype),
+    }
+    if keyframe is not None:
+        k = keyframe_index(model, keyframe)
+        keys = model.keyframes
+        base = {"q": keys.q[k], "v": keys.v[k], "act": keys.act[k], "time": keys.time[k]}
+    for name, value in {"q": q, "v": v, "act": act}.items():
+        if value is None:
+            continue
+        value = values.array(name, value, dtype)
+        values.check_shape(name, value.shape, base[name].shape, model)
+        base[name] = value
+    if q is not None:
+        tree = model.tree
+        turns, first = [tree.joint_names[j] for j in tree.quat_joints], tree.quat_qpos[:, 0]
+        values.check_turns(base["q"][tree.quat_qpos], lambda k: f"q[{first[k]}:{first[k] + 4}] of joint {turns[k]!r}")
+    return State(**base, status=jnp.zeros((), jnp.int32), cache=blank_cache(model))
+
+
+def keyframe_index(model: Model, keyframe: str | int) -> int:
+    """Row of a keyframe given by name or index."""
+    names = model.keyframes.names
+    if isinstance(keyframe, str):
+        if keyframe in names:
+            return names.index(keyframe)
+    elif values.is_count(keyframe, 0) and keyframe < len(names):
+        return int(keyframe)
+    listing = ", ".join(repr(n) for n in names) or "none"
+    raise InputError(f"No keyframe {values.shown(keyframe)} in {model!r}; keyframes: {listing}.")
+
+
+def step(model: Model, state: State, ctrl=None, method: Method | None = None) -> State:
+    """The state one time step later.
+
+    ctrl: controls (nu,), or `Input` when more acts, or None for zero controls; method: the contact law, `Soft()`
+    with the file's own options if left out.
+    """
+    check(model, state, method)
+    return _step(model, state, as_input(model, ctrl), method or Soft())
+
+
+def rollout(model: Model, state: State, ctrls, method: Method | None = None, *, checkpoint: int | None = None) -> State:
+    """The T states that follow `state` under ctrls (T, nu), or under an `Input` whose fields lead with T.
+
+    checkpoint: how many steps a backward pass recomputes at a time, which bounds its memory to T / checkpoint states
+    and `checkpoint` steps. Left out, it keeps of every step the state, the contacts and the solution, a few kilobytes,
+    and solves nothing twice.
+    """
+    check(model, state, method)
+    if checkpoint is not None:
+        values.check_count("rollout", "checkpoint", checkpoint, "must be a positive number of steps")
+    inputs = as_input(model, ctrls, over_time=True)
+    lengths = {len(leaf) for leaf in jax.tree.leaves(inputs)}
+    if len(lengths) != 1:
+        raise InputError("rollout needs controls with one leading time axis, (T, nu); its inputs disagree on T.")
+    method = method or Soft()
+    method.check_times(model, *lengths)
+    return _rollout(model, state, inputs, method, values.plain(checkpoint))
+
+
+@eqx.filter_jit
+def _step(model: Model, state: State, inputs: Input, method: Method) -> State:
+    return of_one_world(method.step)(model, state, inputs)
+
+
+@eqx.filter_jit
+def _rollout(model: Model, state: State, inputs: Input, method: Method, checkpoint: int | None) -> State:
+    @of_one_world
+    def body(model, state, inputs):
+        after = method.step(model, state, as_input(model, inputs))
+        return after, after
+
+    def steps(state, inputs):
+        return jax.lax.scan(partial(body, model), state, inputs)
+
+    states = _ends(steps, state, inputs, checkpoint)
+    return method.saved(model, state, states, inputs)
+
+
+def _ends(steps: Callable, state: State, inputs: Input, checkpoint: int | None) -> State:
+    length = jax.tree.leaves(inputs)[0].shape[0]
+    if checkpoint is None or checkpoint >= length:
+        return steps(state, inputs)[1]
+    whole = length - length % checkpoint
+    parts = jax.tree.map(lambda x: x[:whole].reshape(whole // checkpoint, checkpoint, *x.shape[1:]), inputs)
+    state, states = jax.lax.scan(jax.checkpoint(steps, prevent_cse=False), state, parts)
+    states = jax.tree.map(lambda x: x.reshape(whole, *x.shape[2:]), states)
+    rest = steps(state, jax.tree.map(lambda x: x[whole:], inputs))[1]
+    return jax.tree.map(lambda *x: jnp.concatenate(x), states, rest)
+
+
+def inverse(model: Model, state: State, qacc, method: Method | None = None) -> Float[Array, " nv"]:
+    """Generalised force (nv,) that yields the acceleration qacc (nv,), contacts and passive forces included."""
+    check(model, state, method)
+    qacc = values.array("qacc", qacc, state.v.dtype)
+    values.check_shape("qacc", qacc.shape, state.v.shape, model)
+    return _inverse(model, state, qacc, method or Soft())
+
+
+@eqx.filter_jit
+def _inverse(model, state, qacc, method):
+    return of_one_world(method.inverse)(model, state, qacc, as_input(model, None))
+
+
+def vector_field(model: Model, state: State, ctrl=None, method: Method | None = None) -> tuple[Array, Array, Array]:
+    """Continuous time: (q̇ (nq,), v̇ (nv,), activation rates (na,)); quaternions as elements of R⁴."""
+    check(model, state, method)
+    return _vector_field(model, state, as_input(model, ctrl), method or Soft())
+
+
+@eqx.filter_jit
+def _vector_field(model, state, inputs, method):
+    def rates(model, state, inputs):
+        motion = method.accelerate(model, state, inputs)
+        rate, _ = activation_motion(model, motion.kin, state.q, state.act, inputs.ctrl)
+        return coordinate_rate(model.tree, state.q, state.v), motion.acceleration, rate
+
+    return of_one_world(rates)(model, state, inputs)
+
+
+def energy(model: Model, state: State) -> Energy:
+    """Kinetic and potential energy [J] of a state."""
+    check(model, state)
+    return _energy(model, state)
+
+
+_energy = eqx.filter_jit(mechanical_energy)
+
+
+class ContactReport(eqx.Module):
+    """Contacts of a state at the model's fixed capacity; rows where `active` is false mean nothing."""
+
+    active: Array  # (nc,) bool
+    distance: Array  # (nc,) [m], negative in penetration
+    point: Array  # (nc, 3) [m]
+    frame: Array  # (nc, 3, 3) rows: normal from the first geom to the second, two tangents
+    geoms: Array  # (nc, 2)
+    force: Array  # (nc, 3) force on the second geom, world axes [N]
+    torque: Array  # (nc, 3) torsional and rolling friction torque on the second geom, world axes [N m]
+
+
+def contacts(model: Model, state: State, ctrl=None, method: Method | None = None) -> ContactReport:
+    """Contact points of a state, and the forces that act there under `ctrl`."""
+    check(model, state, method)
+    return _contacts(model, state, as_input(model, ctrl), method or Soft())
+
+
+@eqx.filter_jit
+def _contacts(model, state, inputs, method):
+    found, local = of_one_world(method.contact_forces)(model, state, inputs)
+    local = jnp.pad(local, ((0, 0), (0, 6 - local.shape[1])))
+    geoms = jnp.asarray(model.pairs.layout.geoms)[found.pair]
+    turned = jnp.einsum("nsk,nkd->nsd", local.reshape(-1, 2, 3), found.frame)
+    return ContactReport(found.active, found.distance, found.point, found.frame, geoms, turned[:, 0], turned[:, 1])

@@ -1,0 +1,1 @@
+"""What knows the compiler, and no physics."""

@@ -1,0 +1,249 @@
+"""Stages of a step that XLA's CPU backend compiles to one function each.
+
+That backend runs a program as a list of hundreds of kernels, and at our sizes spends as much time between them as in
+them. A call that is marked `xla_cpu_small_call` becomes one function instead, loops and branches included: XLA makes
+such calls of small loops itself. Here operations without loops are gathered into calls, between those that cannot be
+part of one. Nothing in a call runs on several threads, so large arrays and batches stay outside.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax, typeof
+from jax.core import Tracer
+from jax.experimental.xla_metadata import set_xla_metadata
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir
+
+from ukemi.xla.flags import compiles_calls
+from ukemi.xla.programs import depending, of_some, replaced, trace
+
+# Operations of `jax.lax` that XLA's emitter refuses or makes from calls of a library; linear algebra is in
+# `jax.lax.linalg`. What is not NATIVE stays outside: XLA could not compile a call with it.
+FOREIGN = (
+    "sort", "scatter", "top_k", "fft", "conv_", "custom_linear_solve", "all_", "psum", "pmax", "pmin", "permute",
+    "axis_index", "token", "dce_sink", "device_put", "sharding", "stage", "rng", "window", "select_and",
+    "beta", "gamma", "zeta",
+)  # fmt: skip
+OURS = ("ukemi_pick", "ukemi_pick_rows", "ukemi_mix")
+OTHERS = ("jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call", "add_any", "platform_index")
+LAX = {p.name for p in vars(jax.lax).values() if isinstance(p, Primitive)}
+NATIVE = {name for name in LAX if not any(part in name for part in FOREIGN)} | {*OURS, *OTHERS}
+LARGE = 1 << 20  # bytes of an array that had better be worked on by several threads
+PRODUCTS = 1 << 15  # multiplications of a matrix product that a library does better
+MOST = 2000  # operations in a call: the time to compile one grows faster than its size
+LEAST = 3  # operations worth a call
+
+
+def compact(function: Callable) -> Callable:
+    """`function` of pytrees of arrays, as a few compiled functions on CPU; derivatives and batches are as without."""
+
+    def call(*args):
+        if not compiles_calls():
+            return function(*args)
+        closed, flat, structure = trace(function, args)
+        return jax.tree.unflatten(structure, _run(closed, *flat))
+
+    return call
+
+
+def _run(closed: ClosedJaxpr, *args) -> list:
+    """Evaluate, operation by operation or call by call."""
+    jaxpr = closed.jaxpr
+    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *args], strict=True))
+    constants = {v: c for v, c in zip(jaxpr.constvars, closed.consts, strict=True) if not isinstance(c, Tracer)}
+
+    def value(atom):
+        return atom.val if isinstance(atom, Literal) else values[atom]
+
+    eqns, outvars = _without_barriers(jaxpr)
+    runs = _runs(eqns)
+    wanted = [_reads(run) for run in runs] + [_variables(outvars)]
+    last = {v: k for k, reads in enumerate(wanted) for v in reads}
+    for k, run in enumerate(runs):
+        if _is_inlined(run[0]):
+            made, out = run[0].outvars, _run(_closed(run[0].params["jaxpr"]), *map(value, run[0].invars))
+        else:
+            apart = _is_apart(run[0])
+            every = [v for eqn in run for v in eqn.outvars]
+            made = [v for v in every if last.get(v, k) > k]
+            inputs = [v for v in wanted[k] if v not in every]
+            own, given = [v for v in inputs if v in constants], [v for v in inputs if v not in constants]
+            names = jaxpr.debug_info.with_unknown_names()
+            run = [_looked_into(run[0])] if apart else run
+            part = jaxpr.replace(constvars=own, invars=given, outvars=made, eqns=run, debug_info=names)
+            part, args = ClosedJaxpr(part, [constants[v] for v in own]), [values[v] for v in given]
+            alone = apart or _weight(part.jaxpr) < LEAST
+            out = jaxpr_as_fun(part)(*args) if alone else _region_p.bind(*map(jnp.asarray, args), closed=part)
+        values.update(zip(made, out, strict=True))
+    return [value(v) for v in outvars]
+
+
+def _without_barriers(jaxpr: Jaxpr) -> tuple[list, list]:
+    """Operations and results without barriers on the function's own arguments: to a call they are copies, no more."""
+    given, same, eqns = {*jaxpr.invars, *jaxpr.constvars}, {}, []
+
+    def renamed(atoms):
+        return [v if isinstance(v, Literal) else same.get(v, v) for v in atoms]
+
+    for eqn in jaxpr.eqns:
+        pairs = list(zip(renamed(eqn.invars), eqn.outvars, strict=False))
+        if eqn.primitive.name != "optimization_barrier":
+            eqns.append(eqn.replace(invars=renamed(eqn.invars)))
+            continue
+        same.update({out: v for v, out in pairs if not isinstance(v, Literal) and v in given})
+        pairs = [(v, out) for v, out in pairs if out not in same]
+        if pairs:
+            eqns.append(eqn.replace(invars=[v for v, _ in pairs], outvars=[out for _, out in pairs]))
+    return eqns, renamed(jaxpr.outvars)
+
+
+def _variables(atoms) -> dict:
+    """Variables among them, in order."""
+    return {v: None for v in atoms if not isinstance(v, Literal)}
+
+
+def _reads(run) -> dict:
+    return _variables(v for eqn in run for v in eqn.invars)
+
+
+def _runs(eqns) -> list[list]:
+    """Operations in an order that respects their dependences, in as few runs as the foreign ones between them allow."""
+    level, runs = {}, {}
+    for eqn in eqns:
+        apart = _is_apart(eqn)
+        after = [level[v] for v in _variables(eqn.invars) if v in level]
+        # level: calls made before; a foreign operation comes after the calls of its level
+        own = max((k if apart else k + foreign for k, foreign in after), default=0)
+        level.update({v: (own, int(apart)) for v in eqn.outvars})
+        runs.setdefault((own, int(apart)), []).append(eqn)
+    out = []
+    for (_, apart), run in sorted(runs.items(), key=lambda item: item[0]):
+        out += [[eqn] for eqn in run] if apart else _cut(run)
+    return out
+
+
+def _cut(run: list) -> list[list]:
+    """In pieces of at most MOST operations."""
+    sizes = np.cumsum([1 + sum(map(_weight, _inner(eqn))) for eqn in run])
+    pieces = -(-int(sizes[-1]) // MOST)
+    piece = (sizes - 1) * pieces // sizes[-1]
+    return [[eqn for eqn, k in zip(run, piece, strict=True) if k == own] for own in dict.fromkeys(piece)]
+
+
+def _is_apart(eqn) -> bool:
+    """Whether an operation cannot be part of a call, or had better not."""
+    return (
+        eqn.primitive.name not in NATIVE
+        or any(v.aval.size * v.aval.dtype.itemsize > LARGE for v in eqn.outvars)
+        or _products(eqn) > PRODUCTS
+        or any(_is_apart(e) for inner in _inner(eqn) for e in inner.eqns)
+    )
+
+
+def _products(eqn) -> int:
+    if eqn.primitive.name != "dot_general":
+        return 0
+    (summed, _), _ = eqn.params["dimension_numbers"]
+    return eqn.outvars[0].aval.size * int(np.prod([eqn.invars[0].aval.shape[k] for k in summed]))
+
+
+def _weight(jaxpr: Jaxpr) -> int:
+    return sum(1 + sum(map(_weight, _inner(eqn))) for eqn in jaxpr.eqns)
+
+
+def _inner(eqn) -> list[Jaxpr]:
+    """Jaxprs among an operation's parameters."""
+    values = [x for value in eqn.params.values() for x in (value if isinstance(value, tuple | list) else (value,))]
+    return [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in values if isinstance(x, ClosedJaxpr | Jaxpr)]
+
+
+def _is_inlined(eqn) -> bool:
+    """Whether calls are made within it: what `jax.checkpoint` recomputes is told apart by barriers of its own."""
+    return eqn.primitive.name in ("jit", "remat2", "checkpoint") and _is_apart(eqn)
+
+
+def _closed(jaxpr) -> ClosedJaxpr:
+    return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
+
+
+def _looked_into(eqn):
+    """A loop or branch that cannot be part of a call, with calls in its bodies."""
+    if eqn.primitive.name not in ("while", "cond", "scan"):
+        return eqn
+    return eqn.replace(params={k: jax.tree.map(_compacted, v, is_leaf=_is_closed) for k, v in eqn.params.items()})
+
+
+def _is_closed(value) -> bool:
+    return isinstance(value, ClosedJaxpr)
+
+
+def _compacted(value):
+    if not _is_closed(value):
+        return value
+    return jax.make_jaxpr(partial(_run, value))(*value.in_avals)
+
+
+# ---- a call ----------------------------------------------------------------------------------------------------------
+
+_region_p = Primitive("ukemi_region")
+_region_p.multiple_results = True
+
+
+def _evaluate(*args, closed: ClosedJaxpr) -> list[Array]:
+    return jaxpr_as_fun(closed)(*args)
+
+
+def _marked(*args, closed: ClosedJaxpr) -> list[Array]:
+    present = [k for k, x in enumerate(args) if x.size]
+    if not present:
+        return _evaluate(*args, closed=closed)
+
+    def region(*values):
+        full = replaced([jnp.zeros(x.shape, x.dtype) for x in args], present, values)
+        # XLA aborts on an argument that nothing uses, as one may become when it simplifies: one number of each is used
+        first = [lax.slice(x, (0,) * x.ndim, (1,) * x.ndim).reshape(1).astype(jnp.float32) for x in values]
+        return *_inside_p.bind(*full, closed=closed), jnp.concatenate(first)
+
+    # XLA moves constants in, and aborts on the unused argument of a large one: here it sees none
+    out = jax.jit(region)(*lax.optimization_barrier([args[k] for k in present]))
+    marked: Any = set_xla_metadata(out, xla_cpu_small_call="true", inlineable="false")
+    return list(marked)[:-1]
+
+
+def _lower_inside(ctx, *args, closed: ClosedJaxpr):
+    # as it is: to trace it once more takes as long as the first time
+    return mlir.core_call_lowering(ctx, *args, name="stage", call_jaxpr=closed)
+
+
+_inside_p = Primitive("ukemi_inside")
+_inside_p.multiple_results = True
+_inside_p.def_abstract_eval(lambda *args, closed: closed.out_avals)
+mlir.register_lowering(_inside_p, _lower_inside)
+
+
+def _differentiate(primals, tangents, *, closed: ClosedJaxpr):
+    live = [k for k, t in enumerate(tangents) if type(t) is not ad.Zero]
+    evaluate = of_some(jaxpr_as_fun(closed), primals, live)
+    along = jax.jvp(evaluate, [primals[k] for k in live], [tangents[k] for k in live])[1]
+    out = _region_p.bind(*primals, closed=closed)
+    moved = depending(closed.jaxpr, [closed.jaxpr.invars[k] for k in live])
+    still = [ad.Zero(typeof(x).to_tangent_aval()) for x in out]
+    return out, [t if own else zero for own, t, zero in zip(moved, along, still, strict=True)]
+
+
+def _batch(args, axes, *, closed: ClosedJaxpr):
+    out = jax.vmap(partial(_evaluate, closed=closed), axes)(*args)
+    return out, [0] * len(out)
+
+
+_region_p.def_impl(_evaluate)
+_region_p.def_abstract_eval(lambda *args, closed: closed.out_avals)
+ad.primitive_jvps[_region_p] = _differentiate
+batching.primitive_batchers[_region_p] = _batch
+mlir.register_lowering(_region_p, mlir.lower_fun(_evaluate, multiple_results=True))
+mlir.register_lowering(_region_p, mlir.lower_fun(_marked, multiple_results=True), platform="cpu")
