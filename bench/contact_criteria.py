@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ukemi.laws.rigid import boxed as x_
+from ukemi.laws.rigid import boxes
 from ukemi.laws.rigid import solve as rigid
 from ukemi.model.rows import RowKinds
 
@@ -36,11 +36,11 @@ class Criteria(NamedTuple):
 def solve(G: np.ndarray, g: np.ndarray, mu: np.ndarray) -> tuple[np.ndarray, bool]:
     """Forces (3n,) in the problem's order, and whether the solver says that they solve it."""
     n = len(mu)
-    own = x_.roles(RowKinds(0, 0, 0, n, 3, "pyramidal", False))
+    own = boxes.roles(RowKinds(0, 0, 0, n, 3, "pyramidal", False))
     order = (3 * np.arange(n)[:, None] + [2, 0, 1]).ravel()  # normals first
     bounds = jnp.asarray(np.stack([0 * mu, mu, mu], 1).ravel())
     b = jnp.asarray(g[order])
-    p = x_.boxed(jnp.asarray(G[np.ix_(order, order)]), b, 0 * b, bounds, jnp.ones(3 * n, bool), own)
+    p = boxes.boxed(jnp.asarray(G[np.ix_(order, order)]), b, 0 * b, bounds, jnp.ones(3 * n, bool), own)
     found = jax.jit(lambda p: rigid.solve(p, own, jnp.zeros(3 * n, jnp.int8)))(p)
     f = found.f * p.scale
     out = np.zeros(3 * n)

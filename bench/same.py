@@ -10,6 +10,7 @@ of each lowered program. Where digests are equal, results, speed and compile tim
 
 import argparse
 import hashlib
+import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import numpy as np
 import ukemi as uk
 
 STEPS = 5
+PRECISIONS = ("float64", "float32")
 QUICK = {"xla_backend_optimization_level": 0}
 LINKAGE = """<mujoco><option integrator="implicitfast" cone="elliptic"/><worldbody>
   <geom type="plane" size="2 2 .1" friction=".7"/>
@@ -97,28 +99,33 @@ def programs(scene: str, law: str):
     return found, (model, start, ctrls)
 
 
-def record(path: Path, only: str, digests: bool) -> None:
-    """Write results, or digests of programs, of every case in both precisions."""
-    out = {}
-    for wide in (True, False):
-        jax.config.update("jax_enable_x64", wide)
-        jax.clear_caches()
-        for scene, law in CASES:
-            name = f"{scene} {law} {'float64' if wide else 'float32'}"
-            if only not in name:
-                continue
-            functions, given = programs(scene, law)
-            for what, function in functions.items():
-                lowered = jax.jit(function).lower(*given)
-                if digests:
-                    text = lowered.as_text().encode()
-                    values = [np.frombuffer(hashlib.sha256(text).digest(), np.uint8), np.array([len(text)])]
-                else:
-                    values = jax.tree.leaves(lowered.compile(compiler_options=QUICK)(*given))
-                out |= {f"{name} {what} {k}": np.asarray(x) for k, x in enumerate(values)}
-            print(name, flush=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
+def record(path: Path, precision: str, only: str, digests: bool) -> None:
+    """Add results, or digests of programs, of every case in one precision to a file."""
+    jax.config.update("jax_enable_x64", precision == "float64")
+    out = dict(np.load(path)) if path.exists() else {}
+    for scene, law in CASES:
+        name = f"{scene} {law} {precision}"
+        if only not in name:
+            continue
+        functions, given = programs(scene, law)
+        for what, function in functions.items():
+            lowered = jax.jit(function).lower(*given)
+            if digests:
+                text = lowered.as_text().encode()
+                values = [np.frombuffer(hashlib.sha256(text).digest(), np.uint8), np.array([len(text)])]
+            else:
+                values = jax.tree.leaves(lowered.compile(compiler_options=QUICK)(*given))
+            out |= {f"{name} {what} {k}": np.asarray(x) for k, x in enumerate(values)}
+        print(name, flush=True)
         np.savez(path, **out)
+
+
+def record_both(path: Path, rest: list[str]) -> None:
+    """Write a new file, in a process for each precision: what was traced in one cannot be used in the other."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    for precision in PRECISIONS:
+        subprocess.run([sys.executable, *rest, "--precision", precision], check=True)
 
 
 def compare(before: Path, after: Path) -> int:
@@ -147,8 +154,11 @@ if __name__ == "__main__":
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--programs", action="store_true", help="digests of lowered programs instead of results")
+    parser.add_argument("--precision", choices=PRECISIONS, help="one alone, added to the file")
     given = parser.parse_args()
-    if given.task == "record":
-        record(given.files[0], given.only, given.programs)
+    if given.task == "record" and given.precision:
+        record(given.files[0], given.precision, given.only, given.programs)
+    elif given.task == "record":
+        record_both(given.files[0], sys.argv)
     else:
         sys.exit(compare(*given.files))

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 import ukemi as uk
-from ukemi.laws.rigid import impulses as p_
+from ukemi.laws.rigid import impulses
 from ukemi.model.records import as_input
 from ukemi.model.rows import RowKinds, row_kinds
 
@@ -50,8 +50,8 @@ def violation(model, state, here, z, method) -> tuple[Array, Array]:
     kinds = row_kinds(model)
     if not kinds.total:
         return jnp.zeros(()), jnp.zeros((), int)
-    s = p_.scene(method._stepping, here, model.options.timestep, state.cache.contacts, state.cache.sides)
-    given = p_.problem(s, kinds, method._stepping)
+    s = impulses.scene(method._stepping, here, model.options.timestep, state.cache.contacts, state.cache.sides)
+    given = impulses.problem(s, kinds, method._stepping)
     law, J = given.law, given.J
     moving = J @ state.v
     target = jnp.where(z.bounce, -law.restitution * jnp.minimum(moving, 0), law.reach)

@@ -25,7 +25,7 @@ from ukemi.errors import GradientError, InputError
 from ukemi.laws.checks import check_method
 from ukemi.laws.method import Method
 from ukemi.laws.soft.law import Soft
-from ukemi.model import records as m_
+from ukemi.model import records
 from ukemi.model.checks import check_model, shapes
 from ukemi.model.records import Input, Model, input_shapes
 from ukemi.simulate import stepping as simulate
@@ -173,7 +173,7 @@ def _advance(task: _Task, model: Model, method: Method, args: list) -> tuple[lis
         state, inputs, values = jax.tree.unflatten(task.structure, args)
         places = [attrgetter(name) for name in values]
         changed = eqx.tree_at(lambda m: [place(m) for place in places], model, list(values.values()))
-        after = task.function(changed, m_.State(**vars(state)), Input(**inputs), method)
+        after = task.function(changed, records.State(**vars(state)), Input(**inputs), method)
         return [getattr(after, name) for name in MOVING], jax.tree.leaves((after.status, after.cache))
 
     def of_live(live):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rigid import complementarity
-from ukemi.laws.rigid import boxed as x_
+from ukemi.laws.rigid import boxes
 from ukemi.laws.rigid import solve as rigid
 from ukemi.laws.rigid.attempt import attempt
 from ukemi.laws.rigid.dantzig import dantzig
@@ -19,7 +19,7 @@ from ukemi.model.rows import RowKinds
 EXACT = 1e-10
 CONTACTS, COUNT = 4, 2000
 KINDS = RowKinds(0, 0, 0, CONTACTS, 3, "pyramidal", False)
-OWN = x_.roles(KINDS)
+OWN = boxes.roles(KINDS)
 ROLES = OWN.push, OWN.hold, OWN.owner
 
 
@@ -60,8 +60,8 @@ def solve(problems: Problems):
 
     def one(given):
         A, b, mu, on, _ = given
-        p = x_.boxed(A, b, jnp.zeros_like(b), mu, on, OWN)
-        guess = jnp.where(OWN.push & (p.b >= 0), x_.LOW, x_.CLAMPED).astype(jnp.int8)
+        p = boxes.boxed(A, b, jnp.zeros_like(b), mu, on, OWN)
+        guess = jnp.where(OWN.push & (p.b >= 0), boxes.LOW, boxes.CLAMPED).astype(jnp.int8)
         found = rigid.solve(p, OWN, guess)
         f = found.f * p.scale
         alone = attempt(p, OWN, dantzig(p, OWN, jnp.ones((), bool))[0], 1)
@@ -79,13 +79,13 @@ def residuals(problems: Problems, f):
 
 def has_solution(A, b, mu, contacts: int) -> bool:
     """Try all modes: each contact separates, or pushes with each friction held or at either end of its box."""
-    each = [(x_.LOW, 0, 0), *((x_.CLAMPED, s, t) for s, t in itertools.product((0, -1, 1), repeat=2))]
+    each = [(boxes.LOW, 0, 0), *((boxes.CLAMPED, s, t) for s, t in itertools.product((0, -1, 1), repeat=2))]
     n, owner = 3 * contacts, OWN.owner[: 3 * contacts]
     A, b, mu = A[:n, :n], b[:n], mu[:n]
     for mode in itertools.product(each, repeat=contacts):
         side = np.concatenate(mode)
-        apart = side[owner] == x_.LOW
-        clamped = ~apart & (side == x_.CLAMPED)
+        apart = side[owner] == boxes.LOW
+        clamped = ~apart & (side == boxes.CLAMPED)
         bound = np.eye(n) - np.where(apart, 0, side * mu)[:, None] * np.eye(n)[owner]
         system, right = np.where(clamped[:, None], A, bound), np.where(clamped, -b, 0.0)
         f = np.linalg.lstsq(system, right, rcond=1e-12)[0]
@@ -119,21 +119,21 @@ def test_enumeration_finds_solutions_too(problems):
 @pytest.mark.parametrize(("held", "limits"), [(2, 0), (0, 7)])
 def test_systems_of_few_rows_give_what_that_of_all_rows_gives(held, limits):
     kinds = RowKinds(held, 1, limits, 24, 3, "pyramidal", False)
-    own, rng, n = x_.roles(kinds), np.random.default_rng(1), kinds.total
+    own, rng, n = boxes.roles(kinds), np.random.default_rng(1), kinds.total
     J = rng.normal(size=(n, 20))
     mu = np.where(np.arange(n) < kinds.scalar, 0.0, np.where(own.push, 0.0, 0.6))
     fixed = np.where(np.arange(n) == held, 0.3, 0.0)
     A, b = J @ J.T, rng.normal(size=n)
-    alone = jax.jit(lambda p, side: jnp.stack(x_.forces(p, own, side)))
-    both = jax.jit(lambda p, side: jnp.stack(on_rows(x_.forces, live_rows(p, own, side), p, own, side)))
+    alone = jax.jit(lambda p, side: jnp.stack(boxes.forces(p, own, side)))
+    both = jax.jit(lambda p, side: jnp.stack(on_rows(boxes.forces, live_rows(p, own, side), p, own, side)))
     for contacts in (0, 2, 3, 9, 24):  # up to 12, 36 and all rows
         on = np.arange(n) < kinds.scalar + 3 * contacts
-        p = x_.boxed(jnp.asarray(A), jnp.asarray(b), jnp.asarray(fixed), jnp.asarray(mu), jnp.asarray(on), own)
+        p = boxes.boxed(jnp.asarray(A), jnp.asarray(b), jnp.asarray(fixed), jnp.asarray(mu), jnp.asarray(on), own)
         side = rng.choice([-1, 0, 1], n)
-        side[held] = x_.HIGH
+        side[held] = boxes.HIGH
         side = np.where(own.push, np.minimum(side, 0), side)
-        open_ = own.push[own.owner] & (side[own.owner] == x_.LOW)
-        side = jnp.asarray(np.where(open_ & ~own.push & (side == x_.CLAMPED), x_.HIGH, side), jnp.int8)
+        open_ = own.push[own.owner] & (side[own.owner] == boxes.LOW)
+        side = jnp.asarray(np.where(open_ & ~own.push & (side == boxes.CLAMPED), boxes.HIGH, side), jnp.int8)
         expected, live = alone(p, side), live_rows(p, own, side)
         assert np.abs(expected[:, ~live]).max(initial=0) < EXACT  # what is not live has no force
         assert np.abs(both(p, side) - expected).max() < 1e-8 * np.abs(expected).max()
@@ -141,13 +141,13 @@ def test_systems_of_few_rows_give_what_that_of_all_rows_gives(held, limits):
 
 def test_equalities_that_contradict_each_other_are_met_as_well_as_can_be():
     """By the pseudo-inverse: a flat loop of joints is closed twice over, and torn open no force can close it."""
-    own, rng = x_.roles(RowKinds(6, 0, 0, 0, 1, "pyramidal", False)), np.random.default_rng(2)
+    own, rng = boxes.roles(RowKinds(6, 0, 0, 0, 1, "pyramidal", False)), np.random.default_rng(2)
     J = rng.normal(size=(6, 9))
     J[4], J[5] = J[0] + J[1], J[2] - 2 * J[3] + 1e-8 * rng.normal(size=9)  # as rounding leaves it
-    p = x_.boxed(*map(jnp.asarray, (J @ J.T, rng.normal(size=6), np.zeros(6), np.zeros(6), np.ones(6, bool))), own)
-    f = np.asarray(x_.forces(p, own, jnp.zeros(6, jnp.int8))[1])
+    p = boxes.boxed(*map(jnp.asarray, (J @ J.T, rng.normal(size=6), np.zeros(6), np.zeros(6), np.ones(6, bool))), own)
+    f = np.asarray(boxes.forces(p, own, jnp.zeros(6, jnp.int8))[1])
     expected = -np.linalg.pinv(np.asarray(p.A), rcond=1e-12) @ np.asarray(p.b)
     assert np.abs(f - expected).max() < 1e-5 * np.abs(expected).max()
     consistent = p._replace(b=p.A @ jnp.asarray(rng.normal(size=6)))
-    f = x_.forces(consistent, own, jnp.zeros(6, jnp.int8))[1]
+    f = boxes.forces(consistent, own, jnp.zeros(6, jnp.int8))[1]
     assert np.abs(consistent.A @ f + consistent.b).max() < EXACT

@@ -20,15 +20,14 @@ from ukemi.constraints.rows import Frame, scalar_blocks
 from ukemi.constraints.softness import MAX_IMPEDANCE, MIN_IMPEDANCE, TINY
 from ukemi.errors import InputError
 from ukemi.laws.method import Method
-from ukemi.laws.rigid import boxed as x_
-from ukemi.laws.rigid import impulses as p_
+from ukemi.laws.rigid import boxes, impulses
 from ukemi.laws.rigid.lcp import LCP
 from ukemi.laws.soft.law import Motion, Soft
 from ukemi.laws.soft.penalty import Penalty
 from ukemi.laws.soft.rows import constraint_rows
 from ukemi.maths import spatial
-from ukemi.mechanics import forces as f_
 from ukemi.mechanics.fluid import local_velocity
+from ukemi.mechanics.forces import actuation, next_activation, passive
 from ukemi.mechanics.kinematics import Kinematics, velocities
 from ukemi.model.records import Input, Model, State
 from ukemi.model.rows import RowKinds, row_kinds
@@ -73,7 +72,7 @@ def _(method: LCP, model: Model, state: State, inputs: Input) -> tuple[State, Ar
     if model.options.layout.fluid:
         codes.append(_drag_code(model, here.kin, state.v))
     if row_kinds(model).total:
-        scene = p_.scene(method._stepping, here, model.options.timestep, state.cache.contacts, z.side)
+        scene = impulses.scene(method._stepping, here, model.options.timestep, state.cache.contacts, z.side)
         codes += _rigid_codes(method, scene, z)
         solved = solved & determined(method, scene)
     codes += [_clamp_code(model, moved.act), jnp.where(solved, 0, -1)[None]]
@@ -187,15 +186,15 @@ def _mixing_code(model: Model) -> Array:
 # ---- rows of rigid laws ----------------------------------------------------------------------------------------------
 
 
-def _rigid_codes(method: LCP, scene: p_.Scene, z: p_.Impulses) -> list[Array]:
+def _rigid_codes(method: LCP, scene: impulses.Scene, z: impulses.Impulses) -> list[Array]:
     """Sides of rows, which of them bounce, and pieces of what they ask for."""
     model, contacts = scene.frame.model, scene.frame.contacts
     kinds = row_kinds(model)
-    given = p_.problem(scene, kinds, method._stepping)
-    law, p, own = given.law, given.boxed, x_.roles(kinds)
+    given = impulses.problem(scene, kinds, method._stepping)
+    law, p, own = given.law, given.boxed, boxes.roles(kinds)
     # the side of a box without width says nothing, that of a friction without a normal force neither
-    apart = own.push[own.owner] & (z.side[own.owner] == x_.LOW)
-    side = jnp.where(apart, x_.LOW, z.side)
+    apart = own.push[own.owner] & (z.side[own.owner] == boxes.LOW)
+    side = jnp.where(apart, boxes.LOW, z.side)
     boxed = own.push | own.hold | (law.fixed > 0) | ((p.mu > 0) & ~apart)
     reach, restore = jnp.sign(law.reach), jnp.sign(law.restore)
     code = _pack(side, z.bounce, reach, jnp.where(own.hold, 0, restore))
@@ -209,15 +208,15 @@ def _rigid_codes(method: LCP, scene: p_.Scene, z: p_.Impulses) -> list[Array]:
     return codes
 
 
-def determined(method: LCP, scene: p_.Scene) -> Array:
+def determined(method: LCP, scene: impulses.Scene) -> Array:
     """Whether the sides leave one v⁺ only.
 
     Where normals outnumber what they act on, and frictions at the ends of their boxes follow them, impulses can be
     shifted between contacts so that other rows do not see it but the bodies do.
     """
     kinds = row_kinds(scene.frame.model)
-    given, own = p_.problem(scene, kinds, method._stepping), x_.roles(kinds)
-    _, size, axes = jnp.linalg.svd(x_.system(given.boxed, own, scene.side, 0.0))
+    given, own = impulses.problem(scene, kinds, method._stepping), boxes.roles(kinds)
+    _, size, axes = jnp.linalg.svd(boxes.system(given.boxed, own, scene.side, 0.0))
     seen = jnp.abs((given.X * given.boxed.scale) @ axes.T).max(0)
     return ~((size < DEGENERATE) & (seen > DEGENERATE)).any()
 
@@ -247,8 +246,8 @@ def _actuator_code(model: Model, state: State, inputs: Input, kin: Kinematics) -
         return jnp.zeros(0, int)
     actuators, layout = model.actuators, model.actuators.layout
     q, v, ctrl = state.q, state.v, cast(Array, inputs.ctrl)
-    rest = f_.passive(model, kin, q, v)
-    drive = f_.actuation(model, kin, q, v, state.act, ctrl, rest.held)
+    rest = passive(model, kin, q, v)
+    drive = actuation(model, kin, q, v, state.act, ctrl, rest.held)
     codes = [
         jnp.where(layout.ctrl_limited, _between(ctrl, *actuators.ctrl_range.T), 0),
         jnp.where(layout.force_limited, _between(drive.force, *actuators.force_range.T), 0),
@@ -256,7 +255,7 @@ def _actuator_code(model: Model, state: State, inputs: Input, kin: Kinematics) -
     joint = model.tree.dof_joint
     limited = model.joints.layout.force_limited[joint]
     codes.append(jnp.where(limited, _between(drive.qfrc, *model.joints.actuator_range[joint].T), 0))
-    codes.append(_clamp_code(model, f_.next_activation(model, state.act, drive.act_dot)))
+    codes.append(_clamp_code(model, next_activation(model, state.act, drive.act_dot)))
     if layout.wraps.any():
         setpoint = jnp.where(layout.act >= 0, state.act[np.maximum(layout.act, 0)], ctrl) if model.na else ctrl
         codes += [_turns(model, a, b) for a, b in ((setpoint, drive.length), (ctrl, setpoint))]

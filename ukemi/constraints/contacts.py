@@ -129,5 +129,3 @@ def contact_jacobian(model: Model, kin: Kinematics, contacts: Contacts, dim: int
         wrench = jnp.concatenate([wrench, turning], 1)
     wrench = spatial.materialize(wrench[:, :dim])
     return spatial.materialize((wrench.reshape(-1, 6) @ lever.S.T).reshape(-1, dim, model.nv) * lever.mask[:, None, :])
-
-

@@ -1,7 +1,7 @@
-"""Constraint rows: Jacobian, reference acceleration and softness of equalities, dry friction, limits, contacts.
+"""Constraint rows whichever law they serve: equalities, dry friction and limits as blocks, one for each kind.
 
 Rows have a fixed order and number: equalities, friction loss, limits, then `dim` rows per contact slot in the
-contact's frame. A row that is not active has D = 0 and so exerts nothing.
+contact's frame.
 """
 
 from typing import NamedTuple
@@ -43,9 +43,6 @@ class Block(NamedTuple):
     solimp: Array  # (n, 5)
     active: Array  # (n,) bool
     drift: Array  # (n,) J̇ v
-
-
-# ---- reference acceleration and regulariser (MuJoCo, "Parameters") -----------------------------------------------
 
 
 # ---- joints ------------------------------------------------------------------------------------------------------

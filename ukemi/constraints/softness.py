@@ -69,5 +69,3 @@ class Softness(NamedTuple):
     push: Array  # (n,) [m/s²]
     damping: Array  # (n, dim) or (n,) [1/s]
     R: Array  # (n,)
-
-

@@ -10,7 +10,7 @@ from ukemi.files import pairs, solids
 from ukemi.files.ranges import meaningless
 from ukemi.files.source import parse
 from ukemi.files.support import STEP_FLAGS, unsupported
-from ukemi.model import records as m_
+from ukemi.model import records
 from ukemi.model import tree as tree_
 
 GEOM_TYPES = {
@@ -46,7 +46,7 @@ DYNAMICS = {
 }
 
 
-def load(source, *, contacts: int | None = None) -> m_.Model:
+def load(source, *, contacts: int | None = None) -> records.Model:
     """Load a robot: MJCF or URDF path, XML text, mujoco.MjModel, mujoco.MjSpec, or the name of a built-in model.
 
     contacts: how many contact points a step can hold, instead of the number derived from the model; when more
@@ -63,14 +63,14 @@ def load(source, *, contacts: int | None = None) -> m_.Model:
         raise ModelFileError(f"{_title(m)} holds values that mean nothing; correct them:\n  - " + "\n  - ".join(wrong))
     types = tuple(GEOM_TYPES[t] for t in m.geom_type.tolist())
     density, inferred = solids.densities(m, spec, types)
-    return m_.Model(
+    return records.Model(
         bodies=_bodies(m, inferred),
         joints=_joints(m),
         geoms=_geoms(m, types, density),
-        sites=m_.Sites(
+        sites=records.Sites(
             pos=_f(m.site_pos),
             quat=_f(m.site_quat),
-            layout=m_.SiteLayout(_i(m.site_bodyid), _names(m)("site", m.nsite)),
+            layout=records.SiteLayout(_i(m.site_bodyid), _names(m)("site", m.nsite)),
         ),
         pairs=_pairs(m, contacts),
         equalities=_equalities(m),
@@ -109,14 +109,14 @@ def _names(m):
     return names
 
 
-def _bodies(m, inferred) -> m_.Bodies:
-    layout = m_.BodyLayout(
+def _bodies(m, inferred) -> records.Bodies:
+    layout = records.BodyLayout(
         compensated=bool(np.any(m.body_gravcomp)),
         free=_free_bodies(m),
         inferred=inferred,
         sliding=np.array(m.body_simple == 2) & (m.body_dofnum > 0),
     )
-    return m_.Bodies(
+    return records.Bodies(
         pos=_f(m.body_pos),
         quat=_f(m.body_quat),
         ipos=_f(m.body_ipos),
@@ -139,8 +139,8 @@ def _free_bodies(m) -> np.ndarray:
     return np.nonzero(alone)[0].astype(np.int32)
 
 
-def _joints(m) -> m_.Joints:
-    layout = m_.JointLayout(
+def _joints(m) -> records.Joints:
+    layout = records.JointLayout(
         limit_rows=_limit_rows(m),
         force_limited=_b(m.jnt_actfrclimited),
         actuated_gravcomp=_b(m.jnt_actgravcomp),
@@ -150,7 +150,7 @@ def _joints(m) -> m_.Joints:
         damped=bool(np.any(m.dof_damping)),
         slowed=bool(np.any(m.dof_damping > 0)),
     )
-    return m_.Joints(
+    return records.Joints(
         pos=_f(m.jnt_pos),
         axis=_f(m.jnt_axis),
         qpos0=_f(m.qpos0),
@@ -183,8 +183,8 @@ def _limit_rows(m) -> np.ndarray:
     return np.array(rows, np.int32).reshape(-1, 2)
 
 
-def _geoms(m, types, density) -> m_.Geoms:
-    layout = m_.GeomLayout(
+def _geoms(m, types, density) -> records.Geoms:
+    layout = records.GeomLayout(
         type=types,
         body=_i(m.geom_bodyid),
         condim=_i(m.geom_condim),
@@ -192,7 +192,7 @@ def _geoms(m, types, density) -> m_.Geoms:
         rgba=np.array(m.geom_rgba, np.float32),
         names=_names(m)("geom", m.ngeom),
     )
-    return m_.Geoms(
+    return records.Geoms(
         pos=_f(m.geom_pos),
         quat=_f(m.geom_quat),
         size=_f(m.geom_size),
@@ -208,8 +208,8 @@ def _geoms(m, types, density) -> m_.Geoms:
     )
 
 
-def _pairs(m, contacts) -> m_.Pairs:
-    return m_.Pairs(
+def _pairs(m, contacts) -> records.Pairs:
+    return records.Pairs(
         friction=_f(m.pair_friction),
         restitution=_f(_restitution(m, mujoco.mjtObj.mjOBJ_PAIR, m.npair)),
         solref=_f(m.pair_solref),
@@ -243,26 +243,26 @@ def _restitution(m, kind, n: int) -> np.ndarray:
     return out
 
 
-def _equalities(m) -> m_.Equalities:
+def _equalities(m) -> records.Equalities:
     on = np.nonzero(m.eq_active0)[0]  # constraints switched off in the file never act
-    layout = m_.EqualityLayout(
+    layout = records.EqualityLayout(
         type=tuple(EQUALITIES[int(m.eq_type[k])] for k in on),
         objects=np.stack([_i(m.eq_obj1id[on]), _i(m.eq_obj2id[on])], -1),
         sites=_b(m.eq_objtype[on] == mujoco.mjtObj.mjOBJ_SITE),
         names=tuple(_names(m)("equality", m.neq)[k] for k in on),
     )
-    return m_.Equalities(
+    return records.Equalities(
         data=_f(m.eq_data[on][:, :11]), solref=_f(m.eq_solref[on]), solimp=_f(m.eq_solimp[on]), layout=layout
     )
 
 
-def _actuators(m) -> m_.Actuators:
+def _actuators(m) -> records.Actuators:
     fixed = np.array(m.actuator_gaintype) == mujoco.mjtGain.mjGAIN_FIXED
     affine = np.array(m.actuator_biastype) == mujoco.mjtBias.mjBIAS_AFFINE
     gain = np.array(m.actuator_gainprm[:, :3])
     gain[fixed, 1:] = 0.0
     bias = np.where(affine[:, None], m.actuator_biasprm[:, :3], 0.0)
-    layout = m_.ActuatorLayout(
+    layout = records.ActuatorLayout(
         transmission=tuple(TRANSMISSIONS[t] for t in m.actuator_trntype.tolist()),
         target=_i(m.actuator_trnid).reshape(m.nu, 2),
         dynamics=tuple(DYNAMICS[t] for t in m.actuator_dyntype.tolist()),
@@ -274,7 +274,7 @@ def _actuators(m) -> m_.Actuators:
         wraps=_wraps(m, fixed & affine),
         names=_names(m)("actuator", m.nu),
     )
-    return m_.Actuators(
+    return records.Actuators(
         gain=_f(gain),
         bias=_f(bias),
         time_constant=_f(np.maximum(m.actuator_dynprm[:, 0], 1e-15)),
@@ -300,9 +300,9 @@ def _wraps(m, servo) -> np.ndarray:
     return out
 
 
-def _options(m) -> m_.Options:
+def _options(m) -> records.Options:
     bits = {flag.name.removeprefix("mjDSBL_").lower(): int(flag.value) for flag in _flags(mujoco.mjtDisableBit)}
-    layout = m_.OptionLayout(
+    layout = records.OptionLayout(
         integrator=INTEGRATORS[int(m.opt.integrator)],
         solver=SOLVERS[int(m.opt.solver)],
         cone=CONES[int(m.opt.cone)],
@@ -311,7 +311,7 @@ def _options(m) -> m_.Options:
         fluid=bool(m.opt.density or m.opt.viscosity),
         disabled=tuple(sorted(name for name, bit in bits.items() if m.opt.disableflags & bit and bit in STEP_FLAGS)),
     )
-    return m_.Options(
+    return records.Options(
         timestep=_f(m.opt.timestep),
         gravity=_f(m.opt.gravity),
         impratio=_f(m.opt.impratio),
@@ -326,8 +326,8 @@ def _flags(enum):
     return [v for v in enum.__members__.values() if "NUM" not in v.name and not v.name.startswith("mjN")]
 
 
-def _keyframes(m) -> m_.Keyframes:
-    return m_.Keyframes(
+def _keyframes(m) -> records.Keyframes:
+    return records.Keyframes(
         q=_f(m.key_qpos),
         v=_f(m.key_qvel),
         act=_f(m.key_act),

@@ -1,7 +1,5 @@
 """What every public function asks of a model, a state and a contact law together."""
 
-
-
 from ukemi import values
 from ukemi.errors import InputError
 from ukemi.laws.method import Method

@@ -7,7 +7,8 @@ from jax import Array, lax
 
 from ukemi.collide.detect import Contacts, detect
 from ukemi.constraints.rows import Frame
-from ukemi.mechanics import forces as f_
+from ukemi.mechanics.forces import Actuation, Passive, actuation, passive
+from ukemi.mechanics.forces import applied as applied_wrenches
 from ukemi.mechanics.kinematics import Kinematics, of_state, velocities
 from ukemi.model.records import Input, Model, State
 
@@ -39,17 +40,17 @@ def here_at(model: Model, state: State, inputs: Input, kin: Kinematics, contacts
     return Here(model, kin, contacts, state.q, state.v, state.act, lax.stop_gradient(warm), inputs)
 
 
-def forces(here: Here) -> tuple[f_.Passive, f_.Actuation]:
+def forces(here: Here) -> tuple[Passive, Actuation]:
     """Passive and actuator forces."""
     model, kin, _, q, v, act, _, inputs = here
-    rest = f_.passive(model, kin, q, v)
-    return rest, f_.actuation(model, kin, q, v, act, cast(Array, inputs.ctrl), rest.held)  # `as_input` fills ctrl
+    rest = passive(model, kin, q, v)
+    return rest, actuation(model, kin, q, v, act, cast(Array, inputs.ctrl), rest.held)  # `as_input` fills ctrl
 
 
 def applied(here: Here) -> Array:
     """All forces (nv,) but constraints and bias: τ."""
     rest, drive = forces(here)
-    return rest.qfrc + drive.qfrc + f_.applied(here.model, here.kin, here.inputs, here.v)
+    return rest.qfrc + drive.qfrc + applied_wrenches(here.model, here.kin, here.inputs, here.v)
 
 
 def frame_of(here) -> Frame:

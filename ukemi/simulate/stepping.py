@@ -15,7 +15,7 @@ from ukemi.implicit.worlds import of_one_world
 from ukemi.laws.checks import check
 from ukemi.laws.method import Method
 from ukemi.laws.soft.law import Soft
-from ukemi.mechanics.energy import Energy
+from ukemi.mechanics.energy import Energy, mechanical_energy
 from ukemi.mechanics.forces import activation_motion
 from ukemi.mechanics.kinematics import coordinate_rate
 from ukemi.model.checks import check_model

@@ -25,7 +25,7 @@ from ukemi.collide.detect import Contacts
 from ukemi.errors import GradientError, InputError
 from ukemi.implicit.rule import filled, is_zero, isolated, pushforward, root, without_derivative
 from ukemi.implicit.rules import Exact, FromDistance, Rule, require
-from ukemi.laws.adaptive.stepping import Effort, Path, retrace, retrace_reversibly, search
+from ukemi.laws.adaptive.search import Effort, Path, retrace, retrace_reversibly, search
 from ukemi.laws.method import Method, columns, rows
 from ukemi.laws.soft.law import Soft
 from ukemi.maths import spatial

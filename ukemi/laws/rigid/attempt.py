@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ukemi.laws.rigid.boxed import Boxed, Constants, Roles, forces, is_settled, may_hold, noise, sorted_out
+from ukemi.laws.rigid.boxes import Boxed, Constants, Roles, forces, is_settled, may_hold, noise, sorted_out
 from ukemi.laws.rigid.live import live_rows, on_rows
 
 

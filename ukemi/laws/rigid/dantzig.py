@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.laws.rigid.attempt import Attempt, attempt, unsolved
-from ukemi.laws.rigid.boxed import (
+from ukemi.laws.rigid.boxes import (
     CLAMPED,
     HIGH,
     LOW,

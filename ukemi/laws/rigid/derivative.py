@@ -17,9 +17,9 @@ from jax import Array, lax
 from ukemi.constraints.rows import Frame, has_constant_rows
 from ukemi.implicit.rule import filled, pushforward, root, zero_tangent
 from ukemi.laws.here import Here
-from ukemi.laws.rigid import boxed as x_
-from ukemi.laws.rigid import conditions as i_
-from ukemi.laws.rigid import slopes as s_
+from ukemi.laws.rigid import boxes, conditions, impulse_slopes
+from ukemi.laws.rigid.conditions import Stepping
+from ukemi.laws.rigid.impulse_slopes import Motion, OfRows, RowSlopes
 from ukemi.laws.rigid.impulses import (
     Balance,
     Impulses,
@@ -55,7 +55,7 @@ class Response(NamedTuple):
     bounce: Array  # (nv, nv) how a displacement of the start turns round where contacts bounce
 
 
-def response(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, scene: Scene, bounces: bool) -> Response:
+def response(kinds: RowKinds, stepping: Stepping, z: Impulses, scene: Scene, bounces: bool) -> Response:
     """Inverse of the residual's Jacobian in v⁺ and f, as seen by v⁺, at the sides that `scene` names.
 
     The rows' part is solved from the left, so that it exists where contacts are more than the degrees of freedom: what
@@ -63,10 +63,10 @@ def response(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, scene: Scene, 
     """
 
     def invert(own_kinds: RowKinds, scene: Scene, bounce: Array) -> Response:
-        own, given = x_.roles(own_kinds), problem(scene, own_kinds, stepping)
+        own, given = boxes.roles(own_kinds), problem(scene, own_kinds, stepping)
         p, side = given.boxed, scene.side[: own_kinds.total]
         free = scene.inverse
-        clamped, firm = x_.is_clamped(p, own, side), firm_rows(p, own, side)
+        clamped, firm = boxes.is_clamped(p, own, side), firm_rows(p, own, side)
         seen = (given.X * p.scale).T
         rows = on_rows(_inverse_rows, live_rows(p, own, side), p, own, side, seen)
         restore = _inverse_restoring(given, own, firm, seen)
@@ -90,17 +90,17 @@ def response(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, scene: Scene, 
     return with_slots(invert, kinds)(scene, bounce)
 
 
-def _inverse_rows(p: x_.Boxed, own: x_.Roles, side: Array, seen: Array) -> Array:
+def _inverse_rows(p: boxes.Boxed, own: boxes.Roles, side: Array, seen: Array) -> Array:
     """(M̂⁻¹Jᵀ system⁻¹)ᵀ (n, nv) in the units of the rows, of seen = (M̂⁻¹Jᵀ)ᵀ in those of the system."""
-    regular = x_.system(p, own, side, x_.Constants.of(seen.dtype).delta)
+    regular = boxes.system(p, own, side, boxes.Constants.of(seen.dtype).delta)
     # copied, as `spatial.gram` does
-    regular, exact = spatial.materialize(regular.T), spatial.materialize(x_.system(p, own, side, 0.0).T)
-    left = x_.refined(regular, exact, seen, own).least
+    regular, exact = spatial.materialize(regular.T), spatial.materialize(boxes.system(p, own, side, 0.0).T)
+    left = boxes.refined(regular, exact, seen, own).least
     of_side = jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 1.0)
-    return left * jnp.where(x_.is_clamped(p, own, side), p.scale, of_side)[:, None]
+    return left * jnp.where(boxes.is_clamped(p, own, side), p.scale, of_side)[:, None]
 
 
-def _inverse_restoring(given: Problem, own: x_.Roles, firm: Array, seen: Array) -> Array:
+def _inverse_restoring(given: Problem, own: boxes.Roles, firm: Array, seen: Array) -> Array:
     """(M̂⁻¹Jᵀ (A + yields)⁻¹)ᵀ (n, nv) over the firm rows, where any is to be restored: equalities always, since those
     that are met exactly would be restored from either side.
     """
@@ -113,24 +113,24 @@ def _inverse_restoring(given: Problem, own: x_.Roles, firm: Array, seen: Array) 
     return lax.cond(needed, invert, jnp.zeros_like, seen)
 
 
-def _turning(given: Problem, own: x_.Roles, thrown: Array) -> Array:
+def _turning(given: Problem, own: boxes.Roles, thrown: Array) -> Array:
     """M̂⁻¹ J_bᵀ A_bb⁻¹ (1 + e) J_b of the rows b that bounce.
 
     A body that starts nearer to what it hits turns round earlier, so that it ends farther: the time of impact moves
     by −J δq / (J v), and with it the jump (1 + e) M̂⁻¹ Jᵀ A⁻¹ J v (Nimble, VI and appendix E, in the metric of M̂).
     """
 
-    def solve(p: x_.Boxed, own: x_.Roles, thrown: Array, right: Array) -> Array:
+    def solve(p: boxes.Boxed, own: boxes.Roles, thrown: Array, right: Array) -> Array:
         thrown, eye = thrown & p.on, np.eye(len(thrown), dtype=right.dtype)
-        exact = jnp.where(thrown[:, None] & thrown, x_.matrix(p), jnp.where(thrown, 0.0, 1.0)[:, None] * eye)
-        return x_.refined(exact + x_.Constants.of(right.dtype).delta * eye, exact, right, own).least
+        exact = jnp.where(thrown[:, None] & thrown, boxes.matrix(p), jnp.where(thrown, 0.0, 1.0)[:, None] * eye)
+        return boxes.refined(exact + boxes.Constants.of(right.dtype).delta * eye, exact, right, own).least
 
     p = given.boxed
     right = jnp.where(thrown, (1 + given.law.restitution) * p.scale, 0.0)[:, None] * given.J
     return (given.X * p.scale) @ on_rows(solve, thrown, p, own, thrown, right)
 
 
-def solve(stepping: i_.Stepping, args, *, bounces: bool = False) -> tuple[Impulses, tuple[Array, Array]]:
+def solve(stepping: Stepping, args, *, bounces: bool = False) -> tuple[Impulses, tuple[Array, Array]]:
     """What a step finds from args (here, duration, known, sides), differentiable at its sides.
 
     bounces: with the change of the time of impact.
@@ -138,11 +138,11 @@ def solve(stepping: i_.Stepping, args, *, bounces: bool = False) -> tuple[Impuls
     return root(partial(_find, stepping), partial(_exact_rule, stepping, bounces))(args)
 
 
-def _find(stepping: i_.Stepping, args):
+def _find(stepping: Stepping, args):
     return find(row_kinds(args[0].model), stepping, scene(stepping, *args))
 
 
-def _exact_rule(stepping: i_.Stepping, bounces: bool, z: Impulses, args, along):
+def _exact_rule(stepping: Stepping, bounces: bool, z: Impulses, args, along):
     here, duration, known, _ = args
     dr = pushforward(lambda moving: imbalance(stepping, z, *moving), (here, duration), along[:2])
     if dr is None:
@@ -164,10 +164,10 @@ def _opening(kinds: RowKinds, scene: Scene, function: Callable[[Array], Array], 
 
     How much they open by is part of what restores them, so that dδ follows dv⁺ there.
     """
-    opening = scene.side == x_.OPENING
+    opening = scene.side == boxes.OPENING
 
     def of_rows(_):
-        J = i_.matrix(scene.frame, kinds, i_.scalar_rows(scene.frame, kinds))
+        J = conditions.matrix(scene.frame, kinds, conditions.scalar_rows(scene.frame, kinds))
         return function(scene.duration * jnp.where(opening[:, None], J, 0.0))
 
     return lax.cond(opening.any(), of_rows, lambda none: none, none) if kinds.total else none
@@ -181,19 +181,19 @@ class _Imbalance(NamedTuple):
     change: Balance
 
 
-def _force_change(kinds: RowKinds, stepping: i_.Stepping, scene: Scene, dr: Balance) -> tuple[Array, Array]:
+def _force_change(kinds: RowKinds, stepping: Stepping, scene: Scene, dr: Balance) -> tuple[Array, Array]:
     """Changes (total,) of f and λ along an imbalance: of least norm, since of those that bodies cannot tell apart each
     leads to the same derivatives of their motion.
     """
 
     def solve(own_kinds: RowKinds, at: _Imbalance) -> tuple[Array, Array]:
         scene, (force, shift, rows, restore) = at.scene._replace(frame=at.frame), at.change
-        own, given = x_.roles(own_kinds), problem(scene, own_kinds, stepping)
+        own, given = boxes.roles(own_kinds), problem(scene, own_kinds, stepping)
         p, side, n = given.boxed, scene.side[: own_kinds.total], own_kinds.total
-        clamped, firm = x_.is_clamped(p, own, side), firm_rows(p, own, side)
+        clamped, firm = boxes.is_clamped(p, own, side), firm_rows(p, own, side)
         of_side = jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 0.0)
         right = jnp.where(clamped, p.scale * (given.X.T @ force - rows[:n]), -of_side * rows[:n])
-        df = on_rows(x_.solved, live_rows(p, own, side), p, own, side, right).least
+        df = on_rows(boxes.solved, live_rows(p, own, side), p, own, side, right).least
         right = jnp.where(firm, p.scale * (given.X.T @ shift - restore[:n]), 0.0)[:, None]
         dlam = on_rows(solve_restoring, firm, p, own, firm, given.law.yields, right)[:, 0] * p.scale
         room = (0, kinds.total - n)
@@ -202,7 +202,7 @@ def _force_change(kinds: RowKinds, stepping: i_.Stepping, scene: Scene, dr: Bala
     return with_slots(solve, kinds)(_Imbalance(scene.frame, scene, dr)) if kinds.total else (dr.rows, dr.restore)
 
 
-def jacobians(kinds: RowKinds, stepping: i_.Stepping, bounces: bool, z: Impulses, args, ahead) -> tuple[Array, Array]:
+def jacobians(kinds: RowKinds, stepping: Stepping, bounces: bool, z: Impulses, args, ahead) -> tuple[Array, Array]:
     """∂v⁺ and ∂δ (nv, nv + nv + na + nu) in position (tangent space), velocity, activation and control."""
     here, duration, known, _ = args
     now = scene(stepping, here, duration, known, z.side)
@@ -221,7 +221,7 @@ def _widened(first: Array, like: Array) -> Array:
     return jnp.pad(first, ((0, 0), (0, like.shape[1] - first.shape[1])))
 
 
-def _slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: Here, now: Scene, ahead):
+def _slopes(kinds: RowKinds, stepping: Stepping, z: Impulses, here: Here, now: Scene, ahead):
     """Slopes of `Balance`: force and shift in everything, rows in q and v, restore in q."""
     model, h, nv = here.model, here.model.options.timestep, here.model.nv
     e = (z.v - here.v) / h
@@ -254,24 +254,24 @@ def _servo_slopes(x: Array, here: Here) -> Array:
     return jnp.concatenate(columns_of(partial(damped_by_servos, x), here), -1)
 
 
-def _contact_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, now: Scene, follow) -> s_.RowSlopes:
+def _contact_slopes(kinds: RowKinds, stepping: Stepping, z: Impulses, now: Scene, follow) -> RowSlopes:
     """Slopes of the contacts, of those slots that hold any."""
 
-    def of_slots(own: RowKinds, motion: s_.Motion, follow, *rows):
-        part = s_.contact_slopes(own, stepping, motion, s_.OfRows(*(row.reshape(-1) for row in rows)), follow)
+    def of_slots(own: RowKinds, motion: Motion, follow, *rows):
+        part = impulse_slopes.contact_slopes(own, stepping, motion, OfRows(*(row.reshape(-1) for row in rows)), follow)
         by_row = [x.reshape(own.contacts, -1) for x in (part.q, part.v, part.restore)]
         return (part.pull, part.drag), by_row
 
     rows = [part[kinds.scalar :].reshape(kinds.contacts, kinds.dim) for part in (z.f, z.lam, z.side, z.bounce)]
-    sums, by_row = in_chunks(of_slots, kinds)(s_.Motion(now.frame, z.v, z.shift), follow, *rows)
-    return s_.RowSlopes(*sums, *(x.reshape(kinds.contacts * kinds.dim, -1) for x in by_row))
+    sums, by_row = in_chunks(of_slots, kinds)(Motion(now.frame, z.v, z.shift), follow, *rows)
+    return RowSlopes(*sums, *(x.reshape(kinds.contacts * kinds.dim, -1) for x in by_row))
 
 
-def _scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: Here, now: Scene) -> Balance:
+def _scalar_slopes(kinds: RowKinds, stepping: Stepping, z: Impulses, here: Here, now: Scene) -> Balance:
     """Slopes of rows that are not contacts, in q and v (force, rows) or q (shift, restore)."""
     only, nv = replace(kinds, contacts=0), here.model.nv
     if has_constant_rows(here.model, only):
-        q, v, restore = s_.scalar_slopes(only, stepping, now.frame, z)
+        q, v, restore = impulse_slopes.scalar_slopes(only, stepping, now.frame, z)
         none = jnp.zeros((nv, 2 * nv), q.dtype)
         return Balance(none, none[:, :nv], jnp.concatenate([q, v], -1), restore)
     n = kinds.scalar
@@ -284,17 +284,17 @@ def _scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: He
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def solve_aware(stepping: i_.Stepping, args) -> tuple[Impulses, tuple[Array, Array]]:
+def solve_aware(stepping: Stepping, args) -> tuple[Impulses, tuple[Array, Array]]:
     """`solve` with the reverse-mode rule of Nimble, IV-D; see `rules.ComplementarityAware`."""
     return _find(stepping, args)
 
 
-def _solve_forward(stepping: i_.Stepping, args):
+def _solve_forward(stepping: Stepping, args):
     z, facts = _find(stepping, args)
     return (z, facts), (z, args)
 
 
-def _solve_backward(stepping: i_.Stepping, kept, wanted):
+def _solve_backward(stepping: Stepping, kept, wanted):
     (z, args), (wanted, _) = kept, wanted
     exact, size = _pull_back(stepping, z, args, wanted)
     sides = _as_wanted(row_kinds(args[0].model), z, scene(stepping, *args), wanted.v)
@@ -305,7 +305,7 @@ def _solve_backward(stepping: i_.Stepping, kept, wanted):
 solve_aware.defvjp(_solve_forward, _solve_backward)
 
 
-def _pull_back(stepping: i_.Stepping, z: Impulses, args, wanted: Impulses):
+def _pull_back(stepping: Stepping, z: Impulses, args, wanted: Impulses):
     """Cotangents of all that the step depends on, and how large those of velocities and forces are."""
     here, h, known, _ = args
     kinds, now = row_kinds(here.model), scene(stepping, here, h, known, z.side)
@@ -321,14 +321,14 @@ def _pull_back(stepping: i_.Stepping, z: Impulses, args, wanted: Impulses):
 
 def _as_wanted(kinds: RowKinds, z: Impulses, scene: Scene, wanted: Array) -> Array:
     """Sides (total,) with the normals that the loss pulls apart separating, and those it presses together clamped."""
-    own = x_.roles(kinds)
-    blocks = i_.scalar_rows(scene.frame, kinds)
-    slope = i_.rows(scene.frame, kinds, blocks).motion(scene.inverse @ wanted)
+    own = boxes.roles(kinds)
+    blocks = conditions.scalar_rows(scene.frame, kinds)
+    slope = conditions.rows(scene.frame, kinds, blocks).motion(scene.inverse @ wanted)
     normal = own.push & (np.arange(kinds.total) >= kinds.scalar)
-    side = jnp.where(slope < 0, x_.LOW, jnp.where(slope > 0, x_.CLAMPED, z.side))
+    side = jnp.where(slope < 0, boxes.LOW, jnp.where(slope > 0, boxes.CLAMPED, z.side))
     side = jnp.where(normal, side, z.side)
-    rubs = (own.owner != np.arange(kinds.total)) & (side[own.owner] <= x_.LOW)
-    return jnp.where(rubs, x_.LOW, side).astype(z.side.dtype)  # what is let go does not rub
+    rubs = (own.owner != np.arange(kinds.total)) & (side[own.owner] <= boxes.LOW)
+    return jnp.where(rubs, boxes.LOW, side).astype(z.side.dtype)  # what is let go does not rub
 
 
 def _choose_cotangent(yes: Array, a, b):

@@ -23,9 +23,9 @@ from ukemi.implicit.rule import keep, pushforward
 from ukemi.laws.here import Here, here_of
 from ukemi.laws.integrators import moved_activation
 from ukemi.laws.method import Method
-from ukemi.laws.rigid import conditions as i_
-from ukemi.laws.rigid import derivative as r_
-from ukemi.laws.rigid import impulses as p_
+from ukemi.laws.rigid import conditions, derivative
+from ukemi.laws.rigid.conditions import Stepping
+from ukemi.laws.rigid.impulses import names
 from ukemi.laws.rigid.lcp import arrive, report_forces
 from ukemi.mechanics.kinematics import Kinematics, integrate, kinematics
 from ukemi.model.records import Input, Model, State, blank_cache
@@ -57,7 +57,7 @@ class Impact(Method):
         model = _bare(model)
         here = here_of(model, state, inputs, jnp.asarray(TOUCH, state.q.dtype))
         args = here, model.options.timestep, state.cache.contacts, state.cache.sides
-        z, (rounds, solved) = r_.solve(_stepping("step"), args)
+        z, (rounds, solved) = derivative.solve(_stepping("step"), args)
         start = _Flight(state.q, z.v, model.options.timestep, jnp.zeros((), jnp.int32), rounds, solved)
         end = _fly(self.impacts, model, inputs, start)
         q, placed = _placed(model, inputs, end.q)
@@ -65,18 +65,18 @@ class Impact(Method):
         status = bit(Status.CONTACT_OVERFLOW, here.contacts.overflow)
         status = status | bit(Status.TOO_MANY_IMPACTS, end.left > 0)
         facts = end.rounds, end.solved & placed, status
-        return arrive(model, state, (q, end.v, act), facts, p_.names(here.contacts), z.side)
+        return arrive(model, state, (q, end.v, act), facts, names(here.contacts), z.side)
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts, and the forces (nc, dim) in their frames that act on them when the step begins."""
         model = _bare(model)
         here = here_of(model, state, inputs, jnp.asarray(TOUCH, state.q.dtype))
         args = here, model.options.timestep, state.cache.contacts, state.cache.sides
-        return report_forces(here, r_.solve(_stepping("step"), args)[0])
+        return report_forces(here, derivative.solve(_stepping("step"), args)[0])
 
 
-def _stepping(phase: str) -> i_.Stepping:
-    return i_.Stepping(phase, 0.0, False)
+def _stepping(phase: str) -> Stepping:
+    return Stepping(phase, 0.0, False)
 
 
 def _bare(model: Model) -> Model:
@@ -127,7 +127,7 @@ def _resolve(model: Model, inputs: Input, at: _Flight) -> _Flight:
     """Velocities after the impulses of an impact; everything in touch takes part (Jade, eq. 7 and 8)."""
     kin, contacts = _poses(model, inputs, at.q, TOUCH)
     here = _instant(model, inputs, kin, contacts, at.q, at.v)
-    z, (rounds, solved) = r_.solve(_stepping("impact"), (here, at.left, *_nothing_known(model)))
+    z, (rounds, solved) = derivative.solve(_stepping("impact"), (here, at.left, *_nothing_known(model)))
     return _Flight(at.q, z.v, at.left, at.count + 1, at.rounds + rounds, at.solved & solved)
 
 
@@ -211,11 +211,11 @@ def _misplaced(here: Here) -> Array:
     """Whether something overlaps or has drifted apart."""
     kinds = row_kinds(here.model)
     deepest = jnp.where(here.contacts.active, here.contacts.distance, 0.0).min(initial=0.0)
-    drift = i_.drift(here, kinds)
+    drift = conditions.drift(here, kinds)
     return (deepest < -ALLOWED) | (drift > ALLOWED)
 
 
 def _displaced(model: Model, here: Here) -> tuple[Array, Array]:
     one = jnp.ones_like(model.options.timestep)
-    z, (_, solved) = r_.solve(_stepping("place"), (here, one, *_nothing_known(model)))
+    z, (_, solved) = derivative.solve(_stepping("place"), (here, one, *_nothing_known(model)))
     return integrate(model.tree, here.q, z.v, one), solved

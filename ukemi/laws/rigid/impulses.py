@@ -20,9 +20,9 @@ from ukemi.collide.detect import Contacts
 from ukemi.constraints.rows import Frame
 from ukemi.laws.here import Here, applied, forces, frame_of
 from ukemi.laws.integrators import takes_slope
-from ukemi.laws.rigid import boxed as x_
-from ukemi.laws.rigid import conditions as i_
+from ukemi.laws.rigid import boxes, conditions
 from ukemi.laws.rigid import solve as rigid
+from ukemi.laws.rigid.conditions import Stepping
 from ukemi.laws.rigid.live import on_rows
 from ukemi.laws.slots import with_slots
 from ukemi.maths.systems import eliminate, factored
@@ -56,7 +56,7 @@ class Scene(NamedTuple):
     side: Array  # (total,) sides of the last step's rows, or of this one's
 
 
-def scene(stepping: i_.Stepping, here: Here, duration: Array, known: Array, side: Array) -> Scene:
+def scene(stepping: Stepping, here: Here, duration: Array, known: Array, side: Array) -> Scene:
     """The problem at `here`."""
     model = here.model
     dyn = smooth(model, here.kin, here.v)
@@ -105,49 +105,49 @@ class Problem(NamedTuple):
 
     J: Array  # (n, nv)
     X: Array  # (nv, n) M̂⁻¹ Jᵀ
-    law: i_.Law
+    law: conditions.Law
     bounce: Array  # (n,) bool
-    boxed: x_.Boxed
+    boxed: boxes.Boxed
 
 
-def problem(scene: Scene, kinds: RowKinds, stepping: i_.Stepping) -> Problem:
+def problem(scene: Scene, kinds: RowKinds, stepping: Stepping) -> Problem:
     """The boxed problem of a scene: w = J v⁺ less what the rows ask for.
 
     Rows that point where nothing can move, such as out of the plane of a planar robot, have rounding errors for a
     Jacobian. They are switched off: scaled like the others, they would lock whatever those point at.
     """
-    blocks = i_.scalar_rows(scene.frame, kinds)
-    J = i_.matrix(scene.frame, kinds, blocks)
+    blocks = conditions.scalar_rows(scene.frame, kinds)
+    J = conditions.matrix(scene.frame, kinds, blocks)
     moving, free = J @ scene.frame.v, J @ scene.free
-    law, own = i_.law(scene.frame, kinds, blocks, moving, scene.duration, stepping), x_.roles(kinds)
-    rebound = i_.rebound(law, moving)
+    law, own = conditions.law(scene.frame, kinds, blocks, moving, scene.duration, stepping), boxes.roles(kinds)
+    rebound = conditions.rebound(law, moving)
     bounce = law.on & own.push & ~(rebound <= 0) & (free < law.reach)  # NaN, too, so that it is not dropped
     X = scene.inverse @ J.T
     mobility = (J * X.T).sum(-1)
-    around = law.weight + i_.mobility_of_points(scene.frame, kinds, scene.inverse, mobility)
-    on = law.on & ~(mobility <= x_.Constants.of(J.dtype).still * around)
-    p = x_.boxed(x_.Product(J, X), free - jnp.where(bounce, rebound, law.reach), law.fixed, law.mu, on, own)
+    around = law.weight + conditions.mobility_of_points(scene.frame, kinds, scene.inverse, mobility)
+    on = law.on & ~(mobility <= boxes.Constants.of(J.dtype).still * around)
+    p = boxes.boxed(boxes.Product(J, X), free - jnp.where(bounce, rebound, law.reach), law.fixed, law.mu, on, own)
     return Problem(J, X, law, bounce, p)
 
 
-def find(kinds: RowKinds, stepping: i_.Stepping, scene: Scene) -> tuple[Impulses, tuple[Array, Array]]:
+def find(kinds: RowKinds, stepping: Stepping, scene: Scene) -> tuple[Impulses, tuple[Array, Array]]:
     """Impulses of a scene, with (linear systems solved, whether that found a solution)."""
 
     def solve(own_kinds: RowKinds, scene: Scene):
-        own, given = x_.roles(own_kinds), problem(scene, own_kinds, stepping)
+        own, given = boxes.roles(own_kinds), problem(scene, own_kinds, stepping)
         p = given.boxed
         found = rigid.solve(p, own, _recalled(scene, own_kinds, own, p))
-        f, side = found.f * p.scale, x_.bounded(p, own, found.side)
+        f, side = found.f * p.scale, boxes.bounded(p, own, found.side)
         sound = jnp.isfinite(p.b + p.fixed + p.mu + f).all()  # comparisons of sides would drop a NaN
         v = jnp.where(sound, scene.free + given.X @ f, jnp.nan)
         opened = scene.duration * (given.J @ v)
         less = p.on & own.push & (given.law.restore > jnp.maximum(opened, 0.0))
-        side = jnp.where(less & (side == x_.LOW), x_.OPENING, side).astype(side.dtype)
+        side = jnp.where(less & (side == boxes.LOW), boxes.OPENING, side).astype(side.dtype)
         lam = _restoring(given, own, side, opened)
         room = (0, kinds.total - own_kinds.total)
         rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
         sure = found.solved & found.settled
-        if stepping.phase == "place" and x_.may_hold(own):
+        if stepping.phase == "place" and boxes.may_hold(own):
             sure = sure & _is_met(given, own, given.J @ v)
         return Impulses(v, given.X @ lam, *rows), (found.rounds, sure)
 
@@ -158,17 +158,17 @@ def find(kinds: RowKinds, stepping: i_.Stepping, scene: Scene) -> tuple[Impulses
     return with_slots(solve, kinds)(scene)
 
 
-def _is_met(given: Problem, own: x_.Roles, moved: Array) -> Array:
+def _is_met(given: Problem, own: boxes.Roles, moved: Array) -> Array:
     """Whether equalities ask for nothing that others of them rule out (): derivatives leave out how they compromise."""
     left = jnp.where(given.boxed.on & own.hold, moved - given.law.reach, 0.0)
-    return jnp.abs(left).max(initial=0.0) <= x_.Constants.of(moved.dtype).unmet
+    return jnp.abs(left).max(initial=0.0) <= boxes.Constants.of(moved.dtype).unmet
 
 
-def _restoring(given: Problem, own: x_.Roles, side: Array, opened: Array) -> Array:
+def _restoring(given: Problem, own: boxes.Roles, side: Array, opened: Array) -> Array:
     """λ (n,) that restores normals, limits and equalities, less what they opened; friction takes no part."""
     p = given.boxed
     firm = firm_rows(p, own, side)
-    restore = given.law.restore - jnp.where(side == x_.OPENING, opened, 0.0)
+    restore = given.law.restore - jnp.where(side == boxes.OPENING, opened, 0.0)
     wanted = jnp.where(firm, restore * p.scale, 0.0)
 
     def solve(wanted):
@@ -178,16 +178,16 @@ def _restoring(given: Problem, own: x_.Roles, side: Array, opened: Array) -> Arr
     return lax.cond((wanted != 0).any(), solve, jnp.zeros_like, wanted)
 
 
-def solve_restoring(p: x_.Boxed, own: x_.Roles, firm: Array, yields: Array, right: Array) -> Array:
+def solve_restoring(p: boxes.Boxed, own: boxes.Roles, firm: Array, yields: Array, right: Array) -> Array:
     """Solution (n, ·) of the system of λ, scaled."""
     firm, eye = firm & p.on, np.eye(len(firm), dtype=right.dtype)
     yielding = jnp.where(firm, yields * p.scale**2, 1.0)
-    return factored(jnp.where(firm[:, None] & firm, x_.matrix(p), 0.0) + yielding[:, None] * eye)(right)
+    return factored(jnp.where(firm[:, None] & firm, boxes.matrix(p), 0.0) + yielding[:, None] * eye)(right)
 
 
-def firm_rows(p: x_.Boxed, own: x_.Roles, side: Array) -> Array:
+def firm_rows(p: boxes.Boxed, own: boxes.Roles, side: Array) -> Array:
     """Clamped rows (n,) but friction, and those opening."""
-    return (x_.is_clamped(p, own, side) & (own.push | own.hold)) | (p.on & (side == x_.OPENING))
+    return (boxes.is_clamped(p, own, side) & (own.push | own.hold)) | (p.on & (side == boxes.OPENING))
 
 
 def names(contacts: Contacts) -> Array:
@@ -195,14 +195,14 @@ def names(contacts: Contacts) -> Array:
     return jnp.where(contacts.active, contacts.pair * 16 + contacts.which, -1).astype(jnp.int32)
 
 
-def _recalled(scene: Scene, kinds: RowKinds, own: x_.Roles, p: x_.Boxed) -> Array:
+def _recalled(scene: Scene, kinds: RowKinds, own: boxes.Roles, p: boxes.Boxed) -> Array:
     """Sides that the last step's rows had; of new contacts those that approach are clamped."""
     scalar, now = kinds.scalar, names(scene.frame.contacts)
     if not kinds.contacts:
         return scene.side
     same = (now[:, None] == scene.known) & (now >= 0)[:, None]
     before = scene.side[scalar:].reshape(len(scene.known), -1)[jnp.argmax(same, -1)]
-    fresh = jnp.where(own.push & (p.b >= 0), x_.LOW, x_.CLAMPED).astype(jnp.int8)
+    fresh = jnp.where(own.push & (p.b >= 0), boxes.LOW, boxes.CLAMPED).astype(jnp.int8)
     contacts = jnp.where(same.any(-1)[:, None], before, fresh[scalar:].reshape(-1, kinds.dim))
     return jnp.concatenate([scene.side[:scalar], contacts.reshape(-1)])
 
@@ -219,7 +219,7 @@ class Balance(NamedTuple):
     restore: Array  # (total,) and on the displacement and λ
 
 
-def imbalance(stepping: i_.Stepping, z: Impulses, here: Here, duration: Array) -> Balance:
+def imbalance(stepping: Stepping, z: Impulses, here: Here, duration: Array) -> Balance:
     """Residual of the step at given sides."""
     model, kin, h = here.model, here.kin, duration
     rows = row_balance(row_kinds(model), stepping, z, here, h)
@@ -234,18 +234,18 @@ def imbalance(stepping: i_.Stepping, z: Impulses, here: Here, duration: Array) -
     return rows._replace(force=rows.force + h * (inertial - applied(here)), shift=rows.shift + lagging)
 
 
-def row_balance(kinds: RowKinds, stepping: i_.Stepping, z: Impulses, here: Here, duration: Array) -> Balance:
+def row_balance(kinds: RowKinds, stepping: Stepping, z: Impulses, here: Here, duration: Array) -> Balance:
     """The rows' part of the residual."""
     frame = frame_of(here)
-    blocks, own = i_.scalar_rows(frame, kinds), x_.roles(kinds)
-    rows = i_.rows(frame, kinds, blocks)
+    blocks, own = conditions.scalar_rows(frame, kinds), boxes.roles(kinds)
+    rows = conditions.rows(frame, kinds, blocks)
     moving, moved = rows.motion(here.v), rows.motion(z.v)
-    law = i_.law(frame, kinds, blocks, moving, duration, stepping)
-    opening = law.on & (z.side == x_.OPENING)
-    clamped = law.on & (own.hold | (z.side == x_.CLAMPED))
+    law = conditions.law(frame, kinds, blocks, moving, duration, stepping)
+    opening = law.on & (z.side == boxes.OPENING)
+    clamped = law.on & (own.hold | (z.side == boxes.CLAMPED))
     firm = (clamped & (own.push | own.hold)) | opening
     restore = law.restore - jnp.where(opening, duration * moved, 0.0)
-    target = jnp.where(z.bounce, i_.rebound(law, moving), law.reach)
+    target = jnp.where(z.bounce, conditions.rebound(law, moving), law.reach)
     at_side = z.f - z.side * (law.fixed + law.mu * z.f[own.owner])
     return Balance(
         -rows.pull(z.f),

@@ -16,10 +16,9 @@ from ukemi.implicit.rule import without_derivative
 from ukemi.laws.here import Here, here_at
 from ukemi.laws.integrators import advance_slopes, moved_activation, wraps
 from ukemi.laws.method import Method, columns
-from ukemi.laws.rigid import boxed as x_
-from ukemi.laws.rigid import conditions as i_
-from ukemi.laws.rigid import derivative as r_
-from ukemi.laws.rigid import impulses as p_
+from ukemi.laws.rigid import boxes, conditions, derivative
+from ukemi.laws.rigid.conditions import Stepping
+from ukemi.laws.rigid.impulses import Impulses, names
 from ukemi.mechanics.kinematics import Kinematics, integrate, of_state
 from ukemi.model.records import Input, Model, State
 from ukemi.model.rows import row_kinds
@@ -74,7 +73,7 @@ class LCP(Method):
         z, args = lax.optimization_barrier((z, args))  # see `gradient.isolated`
         bounces, nv = isinstance(self.gradient, rules.Bounce), model.nv
         ahead = self._ahead(model, args[0].kin, args[0].v)
-        dv, shift = compact(partial(r_.jacobians, row_kinds(model), self._stepping, bounces))(z, args, ahead)
+        dv, shift = compact(partial(derivative.jacobians, row_kinds(model), self._stepping, bounces))(z, args, ahead)
         change = np.eye(nv, dv.shape[1], nv, dtype=dv.dtype) if self.explicit else dv
         slopes = advance_slopes(model, state, inputs, self._rate(state.v, z, h), jnp.asarray(change) + shift / h, dv)
         return self._after(state, inputs, here, z, facts), slopes
@@ -89,30 +88,30 @@ class LCP(Method):
         if not model.pairs.layout.groups:
             return None
         steps = 2 if self.explicit else 1  # the first of two goes where the old velocities lead, whatever is in the way
-        return lax.stop_gradient(steps * compact(i_.covered)(model, kin, v) + self.ahead)
+        return lax.stop_gradient(steps * compact(conditions.covered)(model, kin, v) + self.ahead)
 
-    def _rate(self, v: Array, z: p_.Impulses, h: Array) -> Array:
+    def _rate(self, v: Array, z: Impulses, h: Array) -> Array:
         """What positions move by in a second."""
         return (v if self.explicit else z.v) + z.shift / h
 
-    def impulses(self, here: Here, state: State) -> tuple[p_.Impulses, tuple[Array, Array]]:
+    def impulses(self, here: Here, state: State) -> tuple[Impulses, tuple[Array, Array]]:
         """What the step finds, with the gradient rule, and (linear systems solved, whether that found a solution)."""
         args = here, here.model.options.timestep, state.cache.contacts, state.cache.sides
         if isinstance(self.gradient, rules.ComplementarityAware):
-            return r_.solve_aware(self._stepping, args)
-        return r_.solve(self._stepping, args, bounces=isinstance(self.gradient, rules.Bounce))
+            return derivative.solve_aware(self._stepping, args)
+        return derivative.solve(self._stepping, args, bounces=isinstance(self.gradient, rules.Bounce))
 
     @property
-    def _stepping(self) -> i_.Stepping:
-        return i_.Stepping("step", self.correction, self.explicit)
+    def _stepping(self) -> Stepping:
+        return Stepping("step", self.correction, self.explicit)
 
-    def _after(self, state: State, inputs: Input, here: Here, z: p_.Impulses, facts) -> State:
+    def _after(self, state: State, inputs: Input, here: Here, z: Impulses, facts) -> State:
         model = here.model
         moved = compact(self._moved)(model, state, here.kin, inputs, z)
         status = bit(Status.CONTACT_OVERFLOW, here.contacts.overflow)
-        return arrive(model, state, moved, (*facts, status), p_.names(here.contacts), z.side)
+        return arrive(model, state, moved, (*facts, status), names(here.contacts), z.side)
 
-    def _moved(self, model: Model, state: State, kin: Kinematics, inputs: Input, z: p_.Impulses):
+    def _moved(self, model: Model, state: State, kin: Kinematics, inputs: Input, z: Impulses):
         h = model.options.timestep
         q = integrate(model.tree, state.q, self._rate(state.v, z, h), h)
         return q, z.v, moved_activation(model, state, kin, inputs)
@@ -137,12 +136,12 @@ def arrive(model: Model, state: State, moved: tuple[Array, Array, Array], facts,
         acceleration=lax.stop_gradient((v - state.v) / h),
         iterations=rounds,
         contacts=names,
-        sides=jnp.maximum(sides, x_.LOW),
+        sides=jnp.maximum(sides, boxes.LOW),
     )
     return State(q, v, act, state.time + h, status, cache)
 
 
-def report_forces(here: Here, z: p_.Impulses) -> tuple[Contacts, Array]:
+def report_forces(here: Here, z: Impulses) -> tuple[Contacts, Array]:
     """Contacts, and their mean forces (nc, dim) over a time step in the contacts' frames."""
     kinds = row_kinds(here.model)
     force = without_derivative(lambda f: f, FORCES)(z.f) / here.model.options.timestep

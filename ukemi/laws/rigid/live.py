@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.laws.rigid.boxed import LOW, Boxed, Product, Roles, dense
+from ukemi.laws.rigid.boxes import LOW, Boxed, Product, Roles, dense
 from ukemi.maths.maps import rows_where
 
 SIZES = (12, 36, 108)  # numbers of rows for which systems are compiled, from a sixth to two thirds of all

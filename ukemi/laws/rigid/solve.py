@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ukemi.laws.rigid.attempt import Attempt, attempt
-from ukemi.laws.rigid.boxed import Boxed, Roles, dense
+from ukemi.laws.rigid.boxes import Boxed, Roles, dense
 from ukemi.laws.rigid.dantzig import dantzig, search
 
 ROUNDS = 6  # linear systems that a guess may take to come right; pivoting takes as many for a few rows

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from jax import Array
 
 from ukemi.constraints.rows import Frame
-from ukemi.laws import integrators as i_
+from ukemi.laws import integrators
 from ukemi.laws.here import Here, applied, forces, frame_of
 from ukemi.laws.soft.rows import Rows, constraint_force, constraint_rows
 from ukemi.mechanics.dynamics import Smooth, inertial_force, motion_force
@@ -59,10 +59,10 @@ def lag(integrator: str, a: Array, e: Array, here: Here) -> Array:
 def taken(integrator: str, e: Array, here: Here) -> Array:
     """The part of the forces at acceleration e that the integrator takes implicitly: (D − C) e."""
     velocity = velocities(here.model.tree, here.kin.S, here.v)
-    return i_.slope_product(integrator, here.model, here.kin, velocity, here.v, forces(here)[1], e)
+    return integrators.slope_product(integrator, here.model, here.kin, velocity, here.v, forces(here)[1], e)
 
 
-def slope(integrator: str, here: Here) -> i_.Slope:
+def slope(integrator: str, here: Here) -> integrators.Slope:
     """What the integrator takes implicitly."""
     velocity = velocities(here.model.tree, here.kin.S, here.v)
-    return i_.implicit_slope(integrator, here.model, here.kin, velocity, here.v, forces(here)[1])
+    return integrators.implicit_slope(integrator, here.model, here.kin, velocity, here.v, forces(here)[1])

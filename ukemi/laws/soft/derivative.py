@@ -19,11 +19,11 @@ from ukemi.constraints.rows import has_constant_rows
 from ukemi.constraints.turning import Follow
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, pushforward, unmoved
-from ukemi.laws import integrators as i_
+from ukemi.laws import integrators
 from ukemi.laws.here import Here, applied
 from ukemi.laws.slopes import applied_slopes, columns_of, following, moving, posed
 from ukemi.laws.slots import in_chunks
-from ukemi.laws.soft import slopes as s_
+from ukemi.laws.soft import slopes
 from ukemi.laws.soft.balance import Scene, imbalance, lag, scene, slope, taken
 from ukemi.laws.soft.rows import scalar_force
 from ukemi.maths import spatial
@@ -74,7 +74,7 @@ def _along_anything(kinds: RowKinds, implicit: str | None, z, here: Here, along:
         return da, da
     lagging = pushforward(partial(lag, implicit, a, e), here, along)
     force = inertial_force(here.model, here.kin, da) - lagging
-    return da, i_.solve_implicit(implicit, here.model, dyn.M, slope(implicit, here), force)
+    return da, integrators.solve_implicit(implicit, here.model, dyn.M, slope(implicit, here), force)
 
 
 class _Curved(NamedTuple):
@@ -82,18 +82,18 @@ class _Curved(NamedTuple):
 
     H: Array  # (nv, nv) M + Jᵀ H[s] J
     rows: Array | None  # of rows that are not contacts, where they are constant: `slopes.diagonal_slopes`
-    pushes: s_.Pushes | None  # of contacts
+    pushes: slopes.Pushes | None  # of contacts
 
 
 def _curved(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> _Curved:
     there, H, rows, pushes = scene(here, dyn, jnp.zeros_like(a))._replace(warm=a), dyn.M, None, None
     if kinds.scalar and has_constant_rows(here.model, kinds):
-        rows = s_.diagonal_slopes(kinds, there.frame, a)
+        rows = slopes.diagonal_slopes(kinds, there.frame, a)
         H = H + jnp.diag(rows[2])
     elif kinds.scalar:
-        H = H + s_.row_slopes(kinds, there.frame, a).H
+        H = H + slopes.row_slopes(kinds, there.frame, a).H
     if kinds.contacts:
-        of_contacts = in_chunks(lambda own, scene: s_.contact_curvature(own, scene.frame, scene.warm), kinds)
+        of_contacts = in_chunks(lambda own, scene: slopes.contact_curvature(own, scene.frame, scene.warm), kinds)
         more, pushes = of_contacts(there)
         H = H + more
     return _Curved(H, rows, pushes)
@@ -127,7 +127,7 @@ def _pull(kinds: RowKinds, implicit: str | None, known, cotangents):
     dyn = Smooth(spatial.materialize(mass_matrix(model, here.kin, pseudo)), jnp.zeros_like(a), velocity)
     curved, pulls = _curved(kinds, here, dyn, a), []
     if implicit:
-        u = i_.solve_transposed(implicit, model, dyn.M, slope(implicit, here), u)
+        u = integrators.solve_transposed(implicit, model, dyn.M, slope(implicit, here), u)
         pulls.append((-inertial_pull(model, here.kin, pseudo, e - a, u), jnp.zeros_like(a)))
         if implicit != "Euler":  # the slope that Euler takes is a parameter
             pulls.append(_pulled(partial(taken, implicit, e), here, h * u))
@@ -144,11 +144,11 @@ def _pull(kinds: RowKinds, implicit: str | None, known, cotangents):
     return q, v, act, ctrl
 
 
-def _contact_pull(kinds: RowKinds, there: Scene, pushes: s_.Pushes) -> tuple[Array, Array]:
+def _contact_pull(kinds: RowKinds, there: Scene, pushes: slopes.Pushes) -> tuple[Array, Array]:
     """wᵀ ∂(Jᵀ f)/∂q and wᵀ ∂(Jᵀ f)/∂v (nv,) of the contacts of a scene, whose `tau` is w and whose `warm` is a."""
 
-    def of_contacts(own: RowKinds, scene: Scene, pushes: s_.Pushes):
-        pull, distance = s_.contact_pull(own, scene.frame, scene.warm, scene.tau, pushes)
+    def of_contacts(own: RowKinds, scene: Scene, pushes: slopes.Pushes):
+        pull, distance = slopes.contact_pull(own, scene.frame, scene.warm, scene.tau, pushes)
         return (pull.q, pull.rates[2]), OnContact(distance, pull.frame[:, :3], pull.frame[:, 3:])
 
     (q, v), on = in_chunks(of_contacts, kinds)(there, pushes)
@@ -191,21 +191,21 @@ def jacobians(kinds: RowKinds, implicit: str | None, z, here: Here) -> tuple[Arr
     force = force - jnp.pad(inertial_slope(model, here.kin, e - a), ((0, 0), (0, force.shape[1] - model.nv)))
     if implicit != "Euler":  # the slope that Euler takes is a parameter
         force = force + model.options.timestep * jnp.concatenate(_taken_slopes(implicit, e, here), -1)
-    return A, eliminate(i_.implicit_matrix(model, dyn.M, slope(implicit, here)), force)
+    return A, eliminate(integrators.implicit_matrix(model, dyn.M, slope(implicit, here)), force)
 
 
-def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> s_.ConstraintSlopes:
+def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> slopes.ConstraintSlopes:
     """Slopes of the constraint forces that have a closed form, and the curvature of all."""
     nothing = jnp.zeros((here.model.nv, here.model.nv), a.dtype)
-    total = s_.ConstraintSlopes(nothing, nothing, nothing)
+    total = slopes.ConstraintSlopes(nothing, nothing, nothing)
     there = scene(here, dyn, jnp.zeros_like(a))
     if kinds.scalar:
-        total = s_.row_slopes(kinds, there.frame, a)
+        total = slopes.row_slopes(kinds, there.frame, a)
     if not kinds.contacts:
         return total
 
-    def of_contacts(own: RowKinds, scene: Scene, follow: Follow) -> tuple[s_.ConstraintSlopes, tuple]:
-        return s_.contact_slopes(own, scene.frame, scene.warm, follow), ()
+    def of_contacts(own: RowKinds, scene: Scene, follow: Follow) -> tuple[slopes.ConstraintSlopes, tuple]:
+        return slopes.contact_slopes(own, scene.frame, scene.warm, follow), ()
 
     contacts, _ = in_chunks(of_contacts, kinds)(there._replace(warm=a), following(here, _ahead(kinds, a.dtype)))
     return jax.tree.map(jnp.add, total, contacts)
@@ -218,7 +218,7 @@ def _ahead(kinds: RowKinds, dtype) -> Array | None:
 def _taken_slopes(integrator: str, e: Array, here: Here) -> ForceSlopes:
     """Slopes of `taken`."""
     model, kin, _, q, v, act, _, inputs = here
-    if i_.takes_forces_of_joints(integrator, model) and has_plain_forces(model):
+    if integrators.takes_forces_of_joints(integrator, model) and has_plain_forces(model):
         return damping_slopes(model, kin, q, v, act, cast(Array, inputs.ctrl), e)
     return columns_of(partial(taken, integrator, e), here)
 
@@ -234,6 +234,3 @@ def _open_slopes(kinds: RowKinds, here: Here, a: Array) -> ForceSlopes:
 
 def _row_force(kinds: RowKinds, a: Array, here: Here) -> Array:
     return scalar_force(kinds, here, a)
-
-
-

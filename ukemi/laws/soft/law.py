@@ -13,16 +13,16 @@ from ukemi import values
 from ukemi.collide.detect import Contacts, detect
 from ukemi.implicit.rule import root, straight_through
 from ukemi.implicit.rules import Exact, FromDistance, Rule, require
-from ukemi.laws import integrators as i_
+from ukemi.laws import integrators
 from ukemi.laws.here import Here, forces, here_of
 from ukemi.laws.method import Method, columns
-from ukemi.laws.soft import balance as b_
-from ukemi.laws.soft import derivative as r_
+from ukemi.laws.soft import balance, derivative
 from ukemi.laws.soft.problem import Solution
 from ukemi.laws.soft.rows import Rows
 from ukemi.laws.soft.solve import SOLVERS, solve_active
-from ukemi.mechanics import forces as f_
 from ukemi.mechanics.dynamics import Smooth, motion_force, smooth
+from ukemi.mechanics.forces import Actuation, Passive, passive
+from ukemi.mechanics.forces import applied as applied_wrenches
 from ukemi.mechanics.kinematics import Kinematics, velocities
 from ukemi.model.records import Input, Model, State
 from ukemi.model.rows import RowKinds, row_kinds
@@ -37,8 +37,8 @@ class Forward(NamedTuple):
 
     kin: Kinematics
     smooth: Smooth
-    actuation: f_.Actuation
-    passive: f_.Passive
+    actuation: Actuation
+    passive: Passive
     contacts: Contacts
     rows: Rows
     tau: Array  # (nv,) all forces but constraints, less the bias
@@ -77,7 +77,7 @@ class Soft(Method):
 
     def __check_init__(self):
         require("Soft", self.gradient, (Exact, FromDistance))
-        for name, choices in {"cone": CONES, "solver": tuple(SOLVERS), "integrator": i_.NAMES}.items():
+        for name, choices in {"cone": CONES, "solver": tuple(SOLVERS), "integrator": integrators.NAMES}.items():
             if getattr(self, name) is not None:
                 values.check_choice("Soft", name, getattr(self, name), choices)
         for name in ("iterations", "line_search_iterations"):
@@ -89,33 +89,33 @@ class Soft(Method):
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
         if self._integrator(model) == "RK4":
-            moved, motion = i_.runge_kutta(self.accelerate, model, state, inputs)
+            moved, motion = integrators.runge_kutta(self.accelerate, model, state, inputs)
         else:
             motion = self.accelerate(model, state, inputs, self._integrator(model))
-            moved = i_.advance(model, state, motion, inputs)
+            moved = integrators.advance(model, state, motion, inputs)
         return self._after(model, state, motion, moved)
 
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
         integrator = self._integrator(model)
-        if integrator == "RK4" or i_.wraps(model):
+        if integrator == "RK4" or integrators.wraps(model):
             return columns(self.step, model, state, inputs)
         here = here_of(model, state, inputs)
-        implicit = integrator if i_.takes_slope(integrator, model) else None
+        implicit = integrator if integrators.takes_slope(integrator, model) else None
         motion = self._motion(here, implicit)
         z, kinds = (motion.acceleration, motion.effective), self.kinds(model)
         if isinstance(self.gradient, FromDistance):
             (z, _), here, kinds = self._from_distance(self.gradient, here, z[0], implicit)
         z, here = lax.optimization_barrier((z, here))  # see `gradient.isolated`
-        _, E = compact(partial(r_.jacobians, kinds, implicit))(z, here)
-        after = self._after(model, state, motion, i_.advance(model, state, motion, inputs))
+        _, E = compact(partial(derivative.jacobians, kinds, implicit))(z, here)
+        after = self._after(model, state, motion, integrators.advance(model, state, motion, inputs))
         velocity = model.options.timestep * E + np.eye(model.nv, E.shape[1], model.nv, dtype=E.dtype)
-        return after, i_.advance_slopes(model, state, inputs, after.v, velocity, velocity)
+        return after, integrators.advance_slopes(model, state, inputs, after.v, velocity, velocity)
 
     def _integrator(self, model: Model) -> str:
         return self.integrator or model.options.layout.integrator
 
-    def _after(self, model: Model, state: State, motion: Motion, moved: i_.Moved) -> State:
+    def _after(self, model: Model, state: State, motion: Motion, moved: integrators.Moved) -> State:
         # computed once, whoever looks at it: a rollout that stores it for its gradient must not round it differently
         moved = lax.optimization_barrier(moved)
         finite = is_finite(*moved)
@@ -138,7 +138,7 @@ class Soft(Method):
 
     def accelerate(self, model: Model, state: State, inputs: Input, integrator: str | None = None) -> Motion:
         """Acceleration of the soft law, and the one that `integrator` makes of it, by the implicit rule."""
-        implicit = integrator if integrator and i_.takes_slope(integrator, model) else None
+        implicit = integrator if integrator and integrators.takes_slope(integrator, model) else None
         return self._motion(here_of(model, state, inputs), implicit)
 
     def _motion(self, here: Here, implicit: str | None) -> Motion:
@@ -165,7 +165,7 @@ class Soft(Method):
             z = now.solution.acceleration, effective(implicit, here, now)
             return z, (now.solution.iterations, now.solution.converged)
 
-        return root(find, partial(r_.rule, kinds, implicit))(here)
+        return root(find, partial(derivative.rule, kinds, implicit))(here)
 
     def forward(self, model: Model, state: State, inputs: Input) -> Forward:
         """Forward dynamics in continuous time, stage by stage; to look inside, not to differentiate."""
@@ -175,13 +175,13 @@ class Soft(Method):
         model, kin, contacts, q, v, act, _, inputs = here
         dyn = smooth(model, kin, v)
         rest, drive = forces(here)
-        tau = rest.qfrc + drive.qfrc + f_.applied(model, kin, inputs, v) - dyn.bias
-        scene = b_.scene(here, dyn, tau)
+        tau = rest.qfrc + drive.qfrc + applied_wrenches(model, kin, inputs, v) - dyn.bias
+        scene = balance.scene(here, dyn, tau)
         # all rows, for those who look inside: a step uses only what the solver made of them
-        rows = b_.scene_rows(scene, kinds)
+        rows = balance.scene_rows(scene, kinds)
         return Forward(kin, dyn, drive, rest, contacts, rows, tau, self._solve(kinds, scene))
 
-    def _solve(self, kinds: RowKinds, scene: b_.Scene) -> Solution:
+    def _solve(self, kinds: RowKinds, scene: balance.Scene) -> Solution:
         layout = scene.frame.model.options.layout
         precise = 1e-12 if scene.tau.dtype == jnp.float64 else 1e-6
         solver = partial(
@@ -190,12 +190,12 @@ class Soft(Method):
             searches=self.line_search_iterations or layout.line_search_iterations,
             tolerance=self.tolerance or precise,
         )
-        return solve_active(solver, b_.scene_rows, kinds, scene)
+        return solve_active(solver, balance.scene_rows, kinds, scene)
 
     def inverse(self, model: Model, state: State, acceleration: Array, inputs: Input) -> Array:
         """Generalised force (nv,) that yields the acceleration: everything but passive and constraint forces."""
         here = here_of(model, state, inputs)
-        rest = f_.passive(model, here.kin, state.q, state.v)
+        rest = passive(model, here.kin, state.q, state.v)
         inertial = motion_force(model, here.kin, velocities(model.tree, here.kin.S, state.v), state.v, acceleration)
         return inertial - rest.qfrc - rest.held - self._constraint(here, acceleration)[1]
 
@@ -206,7 +206,7 @@ class Soft(Method):
         return here.contacts, force[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
 
     def _constraint(self, here: Here, a: Array) -> tuple[Array, Array]:
-        return b_.constraint_pull(self.kinds(here.model), here, a)
+        return balance.constraint_pull(self.kinds(here.model), here, a)
 
 
 @eqx.filter_jit
@@ -218,5 +218,5 @@ def effective(implicit: str | None, here: Here, now: Forward) -> Array:
     """The acceleration (nv,) that an integrator makes of the soft law's: e with M̂ e = M a."""
     if not implicit:
         return now.solution.acceleration
-    slope = i_.implicit_slope(implicit, here.model, here.kin, now.smooth.velocity, here.v, now.actuation)
-    return i_.solve_implicit(implicit, here.model, now.smooth.M, slope, now.tau + now.solution.pull)
+    slope = integrators.implicit_slope(implicit, here.model, here.kin, now.smooth.velocity, here.v, now.actuation)
+    return integrators.solve_implicit(implicit, here.model, now.smooth.M, slope, now.tau + now.solution.pull)

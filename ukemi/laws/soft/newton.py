@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.laws.slots import CHUNK
-from ukemi.laws.soft import penalty as p_
+from ukemi.laws.soft.penalty import active_contacts, apply_hessian, penalty_force, penalty_hessian
 from ukemi.laws.soft.problem import Point, Problem, evaluate, solution
 from ukemi.maths import spatial
 from ukemi.model.rows import RowKinds
@@ -20,7 +20,7 @@ from ukemi.model.rows import RowKinds
 def hessian(kinds: RowKinds, problem: Problem, x: Array, active: Array) -> Array:
     """H = M + Jᵀ H[s] J (nv, nv); contacts come nearest first, so chunks beyond `active` contacts add nothing."""
     J, n, nv = problem.rows.J, kinds.scalar, problem.M.shape[0]
-    diagonal, blocks = spatial.materialize(p_.hessian(kinds, problem.rows.penalty, x))
+    diagonal, blocks = spatial.materialize(penalty_hessian(kinds, problem.rows.penalty, x))
     H = problem.M + spatial.gram(J[:n], diagonal[:, None] * J[:n]) if n else problem.M
     if not kinds.contacts:
         return H
@@ -44,7 +44,7 @@ def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, 
     J, aref = problem.rows.J, problem.rows.aref
     noise = 4 * jnp.finfo(start.dtype).eps
     first = evaluate(kinds, problem, start, problem.M @ start, J @ start - aref, tolerance)
-    active = p_.active_contacts(problem.rows.penalty)
+    active = active_contacts(problem.rows.penalty)
 
     def unfinished(carry):
         point, previous, k, step_size = carry
@@ -83,7 +83,7 @@ def line_search(
     one = jnp.ones_like(curve)
 
     def slope_at(alpha):
-        return slope + alpha * curve - J_step @ p_.force(kinds, penalty, point.x + alpha * J_step)
+        return slope + alpha * curve - J_step @ penalty_force(kinds, penalty, point.x + alpha * J_step)
 
     def unfinished(carry):
         *_, first, k = carry
@@ -91,8 +91,8 @@ def line_search(
 
     def improve(carry):
         alpha, low, high, first, k = carry
-        blocks = p_.hessian(kinds, penalty, point.x + alpha * J_step)
-        second = curve + J_step @ p_.apply_hessian(kinds, blocks, J_step)
+        blocks = penalty_hessian(kinds, penalty, point.x + alpha * J_step)
+        second = curve + J_step @ apply_hessian(kinds, blocks, J_step)
         low, high = jnp.where(first < 0, alpha, low), jnp.where(first < 0, high, alpha)
         newton_step = alpha - first / second
         middle = jnp.where(jnp.isinf(high), 2 * alpha, 0.5 * (low + high))

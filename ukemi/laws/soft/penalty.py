@@ -26,7 +26,7 @@ class Penalty(NamedTuple):
     mu: Array  # (nc,) elliptic: slope of the regularised cone
 
 
-def force(kinds: RowKinds, penalty: Penalty, x: Array) -> Array:
+def penalty_force(kinds: RowKinds, penalty: Penalty, x: Array) -> Array:
     """Constraint force −∇s (total,) at x (total,)."""
     n = kinds.scalar
     f = -penalty.D * x[:n]
@@ -40,7 +40,7 @@ def force(kinds: RowKinds, penalty: Penalty, x: Array) -> Array:
     return jnp.concatenate(parts)
 
 
-def hessian(kinds: RowKinds, penalty: Penalty, x: Array) -> tuple[Array, Array]:
+def penalty_hessian(kinds: RowKinds, penalty: Penalty, x: Array) -> tuple[Array, Array]:
     """H[s] at x: diagonal (scalar,) of the scalar rows, blocks (nc, dim, dim) of the contacts."""
     n = kinds.scalar
     r = x[:n]

@@ -18,9 +18,8 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jax import Array, lax
 
-from ukemi.laws.soft import penalty as p_
 from ukemi.laws.soft import ray
-from ukemi.laws.soft.penalty import Penalty
+from ukemi.laws.soft.penalty import Penalty, penalty_force
 from ukemi.laws.soft.problem import Point, Problem, evaluate, solution
 from ukemi.laws.soft.stall import first_record, record, stalled
 from ukemi.model.rows import RowKinds
@@ -207,7 +206,8 @@ def _warm(kinds: RowKinds, problem: Problem, lines: Lines, cones: ray.Cones, fre
     rows = problem.rows
     at_cones = jnp.zeros(cones.aref.shape, start.dtype)
     if len(cones.aref):
-        at_cones = p_.force(kinds, rows.penalty, rows.J @ start - rows.aref)[kinds.scalar :].reshape(cones.aref.shape)
+        force = penalty_force(kinds, rows.penalty, rows.J @ start - rows.aref)
+        at_cones = force[kinds.scalar :].reshape(cones.aref.shape)
     pull = at_lines @ lines.J + jnp.einsum("ck,ckv->v", at_cones, cones.J)
     push = at_lines @ lines.W + jnp.einsum("ck,ckv->v", at_cones, cones.W)
     cost = 0.5 * pull @ push + (at_lines * (0.5 * lines.R * at_lines + lines.J @ free - lines.aref)).sum()

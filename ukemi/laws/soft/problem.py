@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from ukemi.laws.soft import penalty as p_
+from ukemi.laws.soft.penalty import penalty_force
 from ukemi.laws.soft.rows import Rows
 from ukemi.model.rows import RowKinds
 
@@ -44,7 +44,7 @@ class Point(NamedTuple):
 def evaluate(kinds: RowKinds, problem: Problem, a: Array, Ma: Array, x: Array, tolerance: float) -> Point:
     """Force and gradient at a; `scale` is `tolerance` relative to the terms that cancel in the gradient."""
     rows = problem.rows
-    f = p_.force(kinds, rows.penalty, x)
+    f = penalty_force(kinds, rows.penalty, x)
     pull = f @ rows.J
     gradient = Ma - problem.tau - pull
     scale = tolerance * (jnp.linalg.norm(Ma) + jnp.linalg.norm(problem.tau) + jnp.linalg.norm(pull))

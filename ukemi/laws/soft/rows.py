@@ -12,7 +12,7 @@ from ukemi.constraints.softness import TINY, Softness, impedance, stiffness_damp
 from ukemi.laws.here import frame_of
 from ukemi.laws.soft.contacts import ContactLaw, contact_law
 from ukemi.laws.soft.penalty import Penalty
-from ukemi.laws.soft.penalty import force as force_of
+from ukemi.laws.soft.penalty import penalty_force as force_of
 from ukemi.maths import spatial
 from ukemi.model.records import Model
 from ukemi.model.rows import RowKinds

@@ -10,8 +10,8 @@ from jax import Array, lax
 from ukemi.constraints.contacts import contact_jacobian, contact_parameters
 from ukemi.constraints.rows import Frame, has_constant_rows, scalar_blocks
 from ukemi.constraints.turning import Change, Follow, Pull, Turning, ridden, times, turning_pull, wrench_slopes
-from ukemi.laws.soft import penalty as p_
 from ukemi.laws.soft.contacts import contact_law, contact_softness
+from ukemi.laws.soft.penalty import Penalty, penalty_force, penalty_hessian
 from ukemi.laws.soft.rows import reference, row_softness
 from ukemi.maths import spatial
 from ukemi.model.records import Model
@@ -57,10 +57,10 @@ def contact_pushes(kinds: RowKinds, frame: Frame, a: Array, v: Array) -> Pushes:
     law = contact_law(model, contacts, kinds, v[:, :dim])
     only = RowKinds(0, 0, 0, kinds.contacts, dim, kinds.cone, kinds.frictionless)
     empty = jnp.zeros(0, a.dtype)
-    penalty = p_.Penalty(empty, empty, *law[1:])
+    penalty = Penalty(empty, empty, *law[1:])
     x = (a[:, :dim] - law.aref).reshape(-1)
-    f = p_.force(only, penalty, x).reshape(-1, dim)
-    P = -p_.hessian(only, penalty, x)[1]
+    f = penalty_force(only, penalty, x).reshape(-1, dim)
+    P = -penalty_hessian(only, penalty, x)[1]
 
     def of_distance(distance):
         soft = contact_softness(model, prm, kinds, distance)
@@ -143,9 +143,9 @@ def _row_changes(kinds: RowKinds, frame: Frame, a: Array) -> tuple[list, list, l
     D = jnp.concatenate([law[2] for law in laws])
     x = jnp.concatenate([block.J @ a - law[0] for block, law in zip(blocks, laws, strict=True)])
     limit = frame.model.joints.frictionloss[frame.model.joints.layout.dry]
-    empty = p_.Penalty(D, limit, *(jnp.zeros((0, 1), a.dtype),) * 4)
+    empty = Penalty(D, limit, *(jnp.zeros((0, 1), a.dtype),) * 4)
     only = RowKinds(kinds.equality, kinds.dry, kinds.limit, 0, 1, kinds.cone, False)
-    force, P = p_.force(only, empty, x), -p_.hessian(only, empty, x)[0]
+    force, P = penalty_force(only, empty, x), -penalty_hessian(only, empty, x)[0]
     start = 0
     for block, (_, R, _) in zip(blocks, laws, strict=True):
         rows = slice(start, start + len(block.residual))
@@ -165,8 +165,3 @@ def _softness_slope(model: Model, block):
         return row_softness(model, block, distance, distance)
 
     return jax.jvp(of_distance, (block.residual,), (jnp.ones_like(block.residual),))
-
-
-# ---- forces that are not constraints -------------------------------------------------------------------------------
-
-

@@ -13,8 +13,9 @@ from jax import Array, lax
 from ukemi.constraints.contacts import contact_parameters
 from ukemi.constraints.rows import Frame
 from ukemi.constraints.turning import Change, Follow, Turning, ridden, wrench_slopes
-from ukemi.laws.rigid import conditions as i_
-from ukemi.laws.rigid.boxed import CLAMPED, OPENING, roles
+from ukemi.laws.rigid import conditions
+from ukemi.laws.rigid.boxes import CLAMPED, OPENING, roles
+from ukemi.laws.rigid.conditions import Stepping
 from ukemi.model.rows import RowKinds
 
 
@@ -45,7 +46,7 @@ class RowSlopes(NamedTuple):
     restore: Array  # (n, nv) conditions on the displacement, in q
 
 
-def contact_slopes(kinds: RowKinds, stepping: i_.Stepping, motion: Motion, z: OfRows, follow: Follow) -> RowSlopes:
+def contact_slopes(kinds: RowKinds, stepping: Stepping, motion: Motion, z: OfRows, follow: Follow) -> RowSlopes:
     """Slopes of the contacts."""
     frame, dim = motion.frame, kinds.dim
     model = frame.model
@@ -92,7 +93,7 @@ def _diagonal(values: Array) -> Array:
     return jnp.moveaxis(values[:, :, None] * np.eye(values.shape[1], dtype=values.dtype), 0, -1)
 
 
-def scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, frame: Frame, z) -> tuple[Array, Array, Array]:
+def scalar_slopes(kinds: RowKinds, stepping: Stepping, frame: Frame, z) -> tuple[Array, Array, Array]:
     """∂/∂q and ∂/∂v of the conditions of sides, and ∂/∂q of those of the displacement, (scalar, nv) each.
 
     For rows with constant Jacobians: dry friction, and limits of hinges and slides.
@@ -101,7 +102,7 @@ def scalar_slopes(kinds: RowKinds, stepping: i_.Stepping, frame: Frame, z) -> tu
     none = jnp.zeros((0, nv), frame.v.dtype)
     q, v, restore = [none], [none], [none]
     start = 0
-    for block in i_.scalar_rows(frame, kinds):
+    for block in conditions.scalar_rows(frame, kinds):
         rows = slice(start, start + len(block.residual))
         start = rows.stop
         phi = block.residual - block.margin
