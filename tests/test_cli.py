@@ -55,7 +55,7 @@ def test_parsing_imports_nothing_heavy():
         "print(sorted(m for m in set(sys.modules) - before if m.split('.')[0] not in sys.stdlib_module_names))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "['ukemi', 'ukemi.cli', 'ukemi.errors', 'ukemi.platform']"
+    assert result.stdout.strip() == "['ukemi', 'ukemi.cli', 'ukemi.errors', 'ukemi.xla', 'ukemi.xla.flags']"
 
 
 def test_public_names_are_found_when_used():
@@ -63,7 +63,7 @@ def test_public_names_are_found_when_used():
         assert getattr(uk, name) is not None and name in dir(uk)
     import ukemi.files.loading
 
-    assert callable(uk.load) and uk.loading is ukemi.loading
+    assert callable(uk.load) and uk.files is ukemi.files
     assert not hasattr(uk, "no_such_name")
 
 

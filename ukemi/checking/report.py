@@ -214,9 +214,9 @@ def check_gradients(
     """Compare derivatives of `uk.step` with central differences at random contact states of a model.
 
     Every coordinate of the state, every input and every parameter takes part, in random directions. A direction
-    counts at a state only where all points of the differences share one discrete mode (`ukemi.modes`) and where the
+    counts at a state only where all points of the differences share one discrete mode (`modes`) and where the
     differences agree among themselves; how many do not is in the report. So is the number of states where a rigid law
-    leaves the velocities open (`ukemi.modes.determined`), and where the solver that the model or the method asks for
+    leaves the velocities open (`modes.determined`), and where the solver that the model or the method asks for
     did not converge: there derivatives are those of a nearby step. It needs float64.
 
     samples: number of states; progress: called with (states done, all states).

@@ -21,7 +21,7 @@ class _Part(NamedTuple):
 
 
 def equality_rows(model: Model, kin: Kinematics, velocity: Velocities, q: Array, v: Array, together: bool):
-    """The fields of a `constraint.Block`: all connects, then all welds, then all joint couplings.
+    """The fields of a `constraints.rows.Block`: all connects, then all welds, then all joint couplings.
 
     together: points that drifted apart act on both bodies where the first one is, so that bodies which turn as one do
     not violate the constraint, and momentum is kept. MuJoCo has each act where it is: what couples a body with its own

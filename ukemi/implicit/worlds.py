@@ -3,7 +3,7 @@
 JAX would take a step apart: `vmap` would run each of its hundreds of operations for all worlds before the next, and a
 derivative would be spread over the program. Here batches run world after world on CPU, where small operations gain
 nothing from more of the same, and a derivative is compiled like a step: in compact stages (`region`). It keeps what a
-search found (`gradient.KEPT`) and recomputes the rest.
+search found (`implicit.rule.KEPT`) and recomputes the rest.
 """
 
 from collections.abc import Callable
@@ -85,7 +85,7 @@ def _in_turn(*args, closed: ClosedJaxpr, size, mapped, linear) -> list[Array]:
         return _together(*args, closed=closed, size=size, mapped=mapped, linear=linear)
     evaluate = jaxpr_as_fun(closed)
     if linear:
-        evaluate, args = compact(evaluate), lax.optimization_barrier(args)  # apart: see `gradient.isolated`
+        evaluate, args = compact(evaluate), lax.optimization_barrier(args)  # apart: see `implicit.rule.isolated`
     if size is None:
         return evaluate(*args)
     places = [k for k, m in enumerate(mapped) if m]

@@ -54,6 +54,6 @@ def applied(here: Here) -> Array:
 
 
 def frame_of(here) -> Frame:
-    """What rows are made from at `methods.balance.Here`."""
+    """What rows are made from at `laws.here.Here`."""
     velocity = velocities(here.model.tree, here.kin.S, here.v)
     return Frame(here.model, here.kin, velocity, here.q, here.v, here.contacts)

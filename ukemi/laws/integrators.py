@@ -159,7 +159,7 @@ def advance_slopes(model: Model, state: State, inputs: Input, rate: Array, chang
     velocity: ∂v⁺ (nv, ·); change: that of the rate (nv,) at which positions move, q⁺ = q ⊕ h rate. On a rotation
     δ⁺ = R(h ω)ᵀ δ + h J_r(h ω) δω.
     """
-    # apart from the step: see `gradient.isolated`
+    # apart from the step: see `implicit.rule.isolated`
     state, rate, change, velocity = spatial.materialize((state, rate, change, velocity))
     return compact(_advance_slopes)(model, state, inputs, rate, change, velocity)
 

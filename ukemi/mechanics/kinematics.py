@@ -75,7 +75,7 @@ def _differentiate_kinematics(primals, tangents):
     """Along q in closed form (`carry`); along model and mocap poses by AD."""
     (fixed, q), (along_fixed, dq) = primals, tangents
     kin = keep(_kinematics(fixed, q))
-    apart, there = jax.lax.optimization_barrier((fixed, q))  # see `gradient.isolated`
+    apart, there = jax.lax.optimization_barrier((fixed, q))  # see `implicit.rule.isolated`
     tangent = pushforward(lambda fixed: _evaluate(fixed, there), apart, along_fixed)
     if not is_zero(dq):
         tangent = add_tangents(tangent, carry(fixed[0], kin, tangent_vector(fixed[0].tree, q, dq)))

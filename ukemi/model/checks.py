@@ -78,7 +78,7 @@ def _check_leaves(model: Model) -> np.dtype:
 
 
 def _sizes(model: Model) -> tuple[tuple[str, int], ...]:
-    """What the letters in the annotations of `ukemi.model` stand for."""
+    """What the letters in the annotations of `ukemi.model.records` stand for."""
     tree = model.tree
     sizes = {
         "nb": tree.nb,

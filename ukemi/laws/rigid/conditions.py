@@ -1,6 +1,6 @@
 """Rigid constraints as rows on velocities: what limits, friction, equalities and contacts ask of v⁺ = J v.
 
-Rows have the order of `constraint.constraint_rows`. A contact or limit that is still open by φ may close within the
+Rows have the order of `constraints.rows`. A contact or limit that is still open by φ may close within the
 step but not cross it, J v⁺ ≥ −φ/h; one that closes with restitution leaves at J v⁺ = −e J v (Jade, eq. 7). Penetration
 is not pushed back by velocities, which would add energy, but by a displacement of its own (`restore`).
 """

@@ -1,6 +1,6 @@
 """The derivatives of a step of rigid contact: what its unknowns do about an imbalance, and the gradient rules.
 
-The residual is that of `methods.impulses`, at the sides that the solver found. `solve` moves vectors through it, for
+The residual is that of `laws.rigid.impulses`, at the sides that the solver found. `solve` moves vectors through it, for
 gradients and for any parameter; `jacobians` has it dense in state and controls; `solve_aware` chooses other sides.
 """
 

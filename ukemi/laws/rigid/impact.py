@@ -157,7 +157,7 @@ def _time_of_impact(args, found: tuple[Array, Array]) -> Array:
 def _differentiate_time(primals, tangents):
     (args, found), (along, _) = primals, tangents
     time = _time_of_impact(args, found)  # second derivatives see that it moves
-    args, then = lax.optimization_barrier((args, time))  # see `gradient.isolated`
+    args, then = lax.optimization_barrier((args, time))  # see `implicit.rule.isolated`
 
     def distance(args):
         model, q, v, inputs = args
@@ -187,7 +187,7 @@ def _closest(model: Model, inputs: Input, q: Array, v: Array, pair: Array) -> tu
 
 
 def _placed(model: Model, inputs: Input, q: Array) -> tuple[Array, Array]:
-    """The configuration with penetration and drift taken back, and whether that is known: see `boxed.is_settled`.
+    """The configuration with penetration and drift taken back, and whether that is known: see `boxes.is_settled`.
 
     Contact points that move on curved paths, as those of a body that tips over, sink by the square of the step.
     Equalities are placed once even where they are met: they would be, whichever way the start was moved.

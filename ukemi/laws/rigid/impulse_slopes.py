@@ -1,7 +1,7 @@
 """Dense derivatives of the balance of impulses in closed form: what `linearize` of rigid contact is made of.
 
 Columns are position (tangent space) and velocity; what depends on activations and controls is the same as for the soft
-law. The residual and its unknowns are those of `methods.impulses`.
+law. The residual and its unknowns are those of `laws.rigid.impulses`.
 """
 
 from typing import NamedTuple

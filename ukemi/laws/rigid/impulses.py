@@ -3,7 +3,7 @@ brings to zero.
 
 One step finds v⁺ and impulses f with
 
-    M̂ (v⁺ − v) = h (τ − c) + Jᵀ f,        J v⁺ and f complementary within their boxes (`solvers.boxed`)
+    M̂ (v⁺ − v) = h (τ − c) + Jᵀ f,        J v⁺ and f complementary within their boxes (`laws.rigid.boxes`)
 
 where M̂ = M + h D takes the joints' damping implicitly, as MuJoCo's Euler does, and that of servos where the file asks
 for an implicit integrator; and a displacement M̂ δ = Jᵀ λ that takes back penetration and drift through the same rows on
@@ -34,7 +34,7 @@ from ukemi.model.rows import RowKinds, row_kinds
 
 
 class Impulses(NamedTuple):
-    """What a step finds; rows have the order of `constraint.constraint_rows`."""
+    """What a step finds; rows have the order of `constraints.rows`."""
 
     v: Array  # (nv,) v⁺
     shift: Array  # (nv,) displacement δ against penetration and drift

@@ -70,7 +70,7 @@ class LCP(Method):
         here, h = self.here(model, state, inputs), model.options.timestep
         z, facts = self.impulses(here, state)
         args = here, h, state.cache.contacts, state.cache.sides
-        z, args = lax.optimization_barrier((z, args))  # see `gradient.isolated`
+        z, args = lax.optimization_barrier((z, args))  # see `implicit.rule.isolated`
         bounces, nv = isinstance(self.gradient, rules.Bounce), model.nv
         ahead = self._ahead(model, args[0].kin, args[0].v)
         dv, shift = compact(partial(derivative.jacobians, row_kinds(model), self._stepping, bounces))(z, args, ahead)

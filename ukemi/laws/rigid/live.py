@@ -21,7 +21,7 @@ def on_rows(function, live: Array, p: Boxed, own: Roles, *rows):
     """`function(p, own, *rows)` of the live rows (n,), in as small a system as holds them.
 
     rows, and all that the function returns, are arrays that lead with the rows; what is not live becomes zero. Worlds
-    in lockstep (`batching.one_by_one`) take all sizes; on CPU they run one by one.
+    in lockstep (`xla.batches.one_by_one`) take all sizes; on CPU they run one by one.
     """
     n = len(live)
     sizes = [size for size in SIZES if n <= 6 * size <= 4 * n]

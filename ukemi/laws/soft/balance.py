@@ -1,7 +1,7 @@
 """The balance of forces of the soft law: the residual that its solver brings to zero.
 
 R(a) = M a + c − τ − Jᵀ f(J a − a_ref), with Jacobian H = M + Jᵀ H[s] J; and, for integrators that take a slope D
-implicitly, M̂ e − M a with M̂ = M − h D. Their derivatives are in `methods.balance_rules`.
+implicitly, M̂ e − M a with M̂ = M − h D. Their derivatives are in `laws.soft.derivative`.
 """
 
 from typing import NamedTuple

@@ -106,7 +106,7 @@ class Soft(Method):
         z, kinds = (motion.acceleration, motion.effective), self.kinds(model)
         if isinstance(self.gradient, FromDistance):
             (z, _), here, kinds = self._from_distance(self.gradient, here, z[0], implicit)
-        z, here = lax.optimization_barrier((z, here))  # see `gradient.isolated`
+        z, here = lax.optimization_barrier((z, here))  # see `implicit.rule.isolated`
         _, E = compact(partial(derivative.jacobians, kinds, implicit))(z, here)
         after = self._after(model, state, motion, integrators.advance(model, state, motion, inputs))
         velocity = model.options.timestep * E + np.eye(model.nv, E.shape[1], model.nv, dtype=E.dtype)
