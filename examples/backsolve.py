@@ -74,6 +74,7 @@ def roughness(curve: np.ndarray, true: np.ndarray) -> float:
 
 def main() -> None:
     """Sweep the initial speed, compare the gradients, and plot."""
+    uk.enable_cache()
     parser = arguments(__doc__, "backsolve.png")
     parser.add_argument("--timestep", type=float, nargs="+", default=[0.01, 0.1], help="of the model [s]")
     parser.add_argument("--seconds", type=float, default=1.0)

@@ -45,6 +45,7 @@ def descend(program, u: float, iterations: int, rate: float = 0.1) -> list[tuple
 
 def main() -> None:
     """Sweep the loss, descend from four misses, and plot."""
+    uk.enable_cache()
     parser = arguments(__doc__, "billiards.png")
     parser.add_argument("--method", choices=("soft", "adaptive"), default="adaptive")
     parser.add_argument("--width", type=float, default=0.2, help="of FromDistance [m] (default: 0.2)")

@@ -43,6 +43,7 @@ def throw(iterations: int = 100, starts: int = 200, progress=None) -> tuple[uk.S
 
 def main() -> None:
     """Find a throw and draw it."""
+    uk.enable_cache()
     jax.config.update("jax_enable_x64", True)  # rigid contact wants it
     arguments = shooting.arguments(__doc__, iterations=100)
     states, shot = throw(arguments.iterations, progress=shooting.report)

@@ -131,6 +131,7 @@ def fit(program, values: dict, pieces: np.ndarray, iterations: int, batch: int, 
 
 def main() -> None:
     """Fit from every start, test on tosses that were held out, and plot."""
+    uk.enable_cache()
     parser = arguments(__doc__, "cube_toss.png")
     parser.add_argument("data", type=Path, help="the ContactNets tosses as .npz")
     parser.add_argument("--method", choices=LAWS, default="soft")

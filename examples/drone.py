@@ -90,6 +90,7 @@ def draw(path: Path, runs: dict[str, Run], scene: Scene, h: float) -> None:
 
 def main() -> None:
     """Run both rules and draw them."""
+    uk.enable_cache()
     jax.config.update("jax_enable_x64", True)  # rigid contact wants it
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scene", choices=SCENES, default="drone")

@@ -127,6 +127,7 @@ def errors(point: Point, true: Point) -> tuple[float, float]:
 
 def main() -> None:
     """Measure all settings, print them as a table and plot."""
+    uk.enable_cache()
     parser = arguments(__doc__, "gradient_error.png")
     parser.add_argument("--timesteps", type=float, nargs="*", default=[2e-3, 1e-3, 5e-4, 2e-4, 1e-4], help="[s]")
     parser.add_argument("--tolerances", type=float, nargs="*", default=[1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9])

@@ -37,6 +37,7 @@ def jump(iterations: int = 80, starts: int = 300, tries: int = 2, progress=None)
 
 def main() -> None:
     """Find a jump and draw it."""
+    uk.enable_cache()
     jax.config.update("jax_enable_x64", True)  # rigid contact wants it
     arguments = shooting.arguments(__doc__, iterations=80)
     states, shot = jump(arguments.iterations, progress=shooting.report)

@@ -21,6 +21,7 @@ SCENE = """<mujoco><option gravity="0 0 0" timestep=".02"><flag refsafe="disable
 
 def main() -> None:
     """Drop the balls, print how many steps each took, and plot the sizes over time."""
+    uk.enable_cache()
     parser = arguments(__doc__, "step_sizes.png")
     parser.add_argument("--worlds", type=int, default=20)
     parser.add_argument("--steps", type=int, default=25, help="time steps of 0.02 s")

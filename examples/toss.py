@@ -56,6 +56,7 @@ def agreement(result: dict, bound: float = 0.01) -> float:
 
 def main() -> None:
     """Compare both methods on every shape and plot."""
+    uk.enable_cache()
     parser = arguments(__doc__, "toss.png")
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--points", type=int, default=41, help="initial speeds in [-3, -1]")

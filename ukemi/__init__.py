@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ukemi.simulate.smoothing import smooth_collisions, smooth_onset
     from ukemi.simulate.stepping import contacts, energy, initial_state, inverse, rollout, step, vector_field
     from ukemi.status import Status, raise_if_failed
+    from ukemi.xla.cache import enable_cache
 
 __all__ = [
     "LCP",
@@ -57,6 +58,7 @@ __all__ = [
     "UnsupportedModelError",
     "check_gradients",
     "contacts",
+    "enable_cache",
     "energy",
     "initial_state",
     "inverse",
@@ -93,6 +95,7 @@ _HOMES = {
     "ukemi.simulate.stepping": ("contacts", "energy", "initial_state", "inverse", "rollout", "step", "vector_field"),
     "ukemi.simulate.smoothing": ("smooth_collisions", "smooth_onset"),
     "ukemi.status": ("Status", "raise_if_failed"),
+    "ukemi.xla.cache": ("enable_cache",),
 }
 # A name must not be that of a module of this package: importing the module would put it in the name's place.
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

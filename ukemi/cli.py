@@ -131,6 +131,7 @@ def _check(arguments) -> int:
     jax.config.update("jax_enable_x64", True)
     import ukemi as uk
 
+    _keep_programs(uk)
     model = uk.load(source)
     method = _method(uk, arguments.method)
     _say(f"Compiling {Path(arguments.model).stem} for {type(method).__name__} …\n")
@@ -153,6 +154,7 @@ def _simulate(arguments) -> int:
     import ukemi as uk
     from ukemi.view.recorder import Recorder
 
+    _keep_programs(uk)
     model = uk.load(source)
     method = _method(uk, arguments.method)
     keyframe = arguments.keyframe
@@ -288,6 +290,14 @@ def _progress(done: int, steps: int, h: float, rate: float):
         _say(f"\r{_bar(done / steps)} {done * h:.2f} / {steps * h:.2f} s, {_times(rate)} real time ")
         if done == steps:
             _say("\n")
+
+
+def _keep_programs(uk) -> None:
+    """Keep compiled programs for the next time, where there is a folder for them."""
+    try:
+        uk.enable_cache()
+    except uk.InputError as error:
+        _say(f"{error}\n")
 
 
 def _say(text: str):

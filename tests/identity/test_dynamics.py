@@ -224,6 +224,18 @@ def test_energy_of_springs_of_every_joint():
         np.testing.assert_allclose([energy.potential, energy.kinetic], d.energy, rtol=1e-12, atol=1e-12)
 
 
+def test_the_vector_field_holds_activations_at_their_limits():
+    """As the adaptive law does, whose field it is: a rate that leads out of the range is none."""
+    text = """<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody><actuator>
+      <general joint="j" dyntype="integrator" actlimited="true" actrange="-1 1"/></actuator></mujoco>"""
+    model = uk.load(text)
+    for act, ctrl, rate in ((1.0, 0.5, 0.0), (1.0, -0.5, -0.5), (-1.0, -0.5, 0.0), (0.9, 0.5, 0.5)):
+        state = uk.initial_state(model, act=[act])
+        fields = [uk.vector_field(model, state, [ctrl], method) for method in (None, uk.Adaptive())]
+        assert fields[0][2] == rate
+        assert jax.tree.all(jax.tree.map(np.array_equal, *fields))
+
+
 def test_vector_field_is_the_limit_of_a_step():
     """(x(t+h) − x(t))/h tends to the vector field, with an error that halves with h."""
     text = """<mujoco><option timestep="{h}"/><worldbody><geom type="plane" size="5 5 .1"/>

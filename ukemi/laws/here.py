@@ -53,7 +53,7 @@ def applied(here: Here) -> Array:
     return rest.qfrc + drive.qfrc + applied_wrenches(here.model, here.kin, here.inputs, here.v)
 
 
-def frame_of(here) -> Frame:
-    """What rows are made from at `laws.here.Here`."""
+def frame_of(here: Here) -> Frame:
+    """What rows are made from."""
     velocity = velocities(here.model.tree, here.kin.S, here.v)
     return Frame(here.model, here.kin, velocity, here.q, here.v, here.contacts)

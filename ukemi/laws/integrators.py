@@ -24,12 +24,13 @@ from ukemi.mechanics.forces import (
     Actuation,
     activation_motion,
     acts_on_joints,
+    hold_activation,
     next_activation,
     on_joints,
     passive_slope,
     wrap_activation,
 )
-from ukemi.mechanics.kinematics import Kinematics, Velocities, integrate
+from ukemi.mechanics.kinematics import Kinematics, Velocities, coordinate_rate, integrate
 from ukemi.model.records import Input, Model, State
 from ukemi.xla.stages import compact
 
@@ -195,6 +196,12 @@ def wraps(model: Model) -> bool:
     """Whether stored setpoints live on a circle, so that they depend on positions."""
     layout = model.actuators.layout
     return bool((layout.wraps & (layout.act >= 0)).any())
+
+
+def rates(model: Model, state: State, motion, inputs: Input) -> tuple[Array, Array, Array]:
+    """F of x' = F(x) in continuous time: rates of coordinates, velocities and activations, held at limits."""
+    held = hold_activation(model, state.act, _activation(model, state, motion, inputs)[0])
+    return coordinate_rate(model.tree, state.q, state.v), motion.acceleration, held
 
 
 def runge_kutta(accelerate, model: Model, state: State, inputs: Input):

@@ -43,7 +43,7 @@ class Method(eqx.Module):
 
     def accelerate(self, model: Model, state: State, inputs: Input) -> Any:
         """The motion in continuous time, with its `kin` and `acceleration`, of laws that have one."""
-        self._lacks("uk.vector_field")
+        self._lacks("uk.vector_field", "uk.Soft(...) and uk.Adaptive(...) do")
 
     def inverse(self, model: Model, state: State, acceleration: Array, inputs: Input) -> Array:
         """Generalised force (nv,) that yields the acceleration, of laws whose forces follow from accelerations."""
@@ -53,8 +53,8 @@ class Method(eqx.Module):
         """Contacts, and their forces (nc, dim) in the contacts' frames."""
         self._lacks("uk.contacts")
 
-    def _lacks(self, function: str) -> NoReturn:
-        raise InputError(f"method={type(self).__name__}(...) does not offer {function}; uk.Soft(...) does.")
+    def _lacks(self, function: str, others: str = "uk.Soft(...) does") -> NoReturn:
+        raise InputError(f"method={type(self).__name__}(...) does not offer {function}; {others}.")
 
 
 def columns(step, model: Model, state: State, inputs: Input) -> tuple[State, Array]:

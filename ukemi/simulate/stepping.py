@@ -13,11 +13,10 @@ from ukemi import values
 from ukemi.errors import InputError
 from ukemi.implicit.worlds import of_one_world
 from ukemi.laws.checks import check
+from ukemi.laws.integrators import rates
 from ukemi.laws.method import Method
 from ukemi.laws.soft.law import Soft
 from ukemi.mechanics.energy import Energy, mechanical_energy
-from ukemi.mechanics.forces import activation_motion
-from ukemi.mechanics.kinematics import coordinate_rate
 from ukemi.model.checks import check_model
 from ukemi.model.records import Input, Model, State, as_input, blank_cache
 
@@ -142,12 +141,10 @@ def vector_field(model: Model, state: State, ctrl=None, method: Method | None = 
 
 @eqx.filter_jit
 def _vector_field(model, state, inputs, method):
-    def rates(model, state, inputs):
-        motion = method.accelerate(model, state, inputs)
-        rate, _ = activation_motion(model, motion.kin, state.q, state.act, inputs.ctrl)
-        return coordinate_rate(model.tree, state.q, state.v), motion.acceleration, rate
+    def field(model, state, inputs):
+        return rates(model, state, method.accelerate(model, state, inputs), inputs)
 
-    return of_one_world(rates)(model, state, inputs)
+    return of_one_world(field)(model, state, inputs)
 
 
 def energy(model: Model, state: State) -> Energy:

@@ -8,7 +8,7 @@ search for step sizes are the accepted steps alone: they are taken again as shar
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import diffrax
 import equinox as eqx
@@ -26,12 +26,12 @@ from ukemi.errors import GradientError, InputError
 from ukemi.implicit.rule import filled, is_zero, isolated, pushforward, root, without_derivative
 from ukemi.implicit.rules import Exact, FromDistance, Rule, require
 from ukemi.laws.adaptive.search import Effort, Path, retrace, retrace_reversibly, search
+from ukemi.laws.integrators import rates
 from ukemi.laws.method import Method, columns, rows
-from ukemi.laws.soft.law import Soft
+from ukemi.laws.soft.law import Motion, Soft
 from ukemi.maths import spatial
 from ukemi.maths.maps import pick
-from ukemi.mechanics.forces import activation_motion, clamp_activation, hold_activation
-from ukemi.mechanics.kinematics import coordinate_rate
+from ukemi.mechanics.forces import clamp_activation
 from ukemi.model.records import Input, Model, State, blank_cache
 from ukemi.status import Status, bit
 from ukemi.xla.batches import one_by_one
@@ -128,6 +128,10 @@ class Adaptive(Method):
                 "takes forward mode. Use adjoint='checkpointed', or jax.grad or jax.vjp of uk.step."
             )
 
+    def accelerate(self, model: Model, state: State, inputs: Input) -> Motion:
+        """The motion in continuous time, of the soft law."""
+        return self._law().accelerate(model, state, inputs)
+
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts, and their forces (nc, dim) in the contacts' frames, of the soft law."""
         return self._law().contact_forces(model, state, inputs)
@@ -210,7 +214,6 @@ class Adaptive(Method):
         cache = dataclasses.replace(blank_cache(model), acceleration=memory.warm)
         state = State(q, v, act, jnp.zeros((), x.dtype), zero, cache)
         motion = self._law().accelerate(model, state, inputs)
-        rate, _ = activation_motion(model, motion.kin, q, act, cast(Array, inputs.ctrl))
         after = Memory(
             warm=lax.stop_gradient(motion.acceleration),
             iterations=memory.iterations + motion.iterations,
@@ -218,8 +221,7 @@ class Adaptive(Method):
             overflow=memory.overflow | motion.contacts.overflow,
             far_overflow=memory.far_overflow | motion.far_overflow,
         )
-        held = hold_activation(model, act, rate)
-        return _join(coordinate_rate(model.tree, q, v), motion.acceleration, held), after
+        return _join(*rates(model, state, motion, inputs)), after
 
     def _derivative(self, path: Path, problem: Problem, along: Problem) -> Path | None:
         """Derivative of the accepted steps, whose shares of the time step are constant."""

@@ -14,7 +14,7 @@ from jax import Array
 from ukemi.collide.detect import bounding_capsules
 from ukemi.constraints.contacts import Lever, contact_jacobian, contact_lever, contact_parameters
 from ukemi.constraints.rows import Block, Frame, scalar_blocks
-from ukemi.laws.here import frame_of
+from ukemi.laws.here import Here, frame_of
 from ukemi.maths import spatial
 from ukemi.mechanics.kinematics import Kinematics, geom_frames, velocities
 from ukemi.model.records import Model
@@ -163,7 +163,7 @@ def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options
     return Law(*(part.reshape(-1) for part in (on, *columns, weight, jnp.zeros_like(mu), mu)))
 
 
-def drift(here, kinds: RowKinds) -> Array:
+def drift(here: Here, kinds: RowKinds) -> Array:
     """How far equalities are from being met, or limits overrun, at the most [m] or [rad]."""
     worst = jnp.zeros((), here.q.dtype)
     for block, kind in zip(scalar_rows(frame_of(here), kinds), _names(kinds), strict=True):

@@ -9,7 +9,7 @@ from jax import Array
 from ukemi.constraints.contacts import contact_jacobian, contact_lever
 from ukemi.constraints.rows import Block, Frame, scalar_blocks
 from ukemi.constraints.softness import TINY, Softness, impedance, stiffness_damping
-from ukemi.laws.here import frame_of
+from ukemi.laws.here import Here, frame_of
 from ukemi.laws.soft.contacts import ContactLaw, contact_law
 from ukemi.laws.soft.penalty import Penalty
 from ukemi.laws.soft.penalty import penalty_force as force_of
@@ -71,7 +71,7 @@ def constraint_force(frame: Frame, a: Array, kinds: RowKinds) -> tuple[Array, Ar
     return force, pull
 
 
-def scalar_force(kinds: RowKinds, here, a: Array) -> Array:
+def scalar_force(kinds: RowKinds, here: Here, a: Array) -> Array:
     """Jᵀ f (nv,) of the rows that are not contacts, at acceleration a (nv,)."""
     J, aref, D = _scalar_rows(frame_of(here), kinds)
     only = dataclasses.replace(kinds, contacts=0)
