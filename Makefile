@@ -12,12 +12,13 @@ MINUTES ?= 10
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz bench lint clean
+.PHONY: help demo test test-all fuzz smoke bench lint clean
 
 help:
 	@echo "make demo       simulate a robot and write a replay that opens in a browser"
 	@echo "make test       run the tests (test-all: the slow ones too)"
 	@echo "make fuzz       look for wrong derivatives and raw errors at random, for MINUTES=10"
+	@echo "make smoke      build a wheel and try it in an environment of its own"
 	@echo "make bench      time Ukemi against MuJoCo"
 	@echo "make lint       ruff and pyright"
 	@echo "make clean      remove .venv and outputs"
@@ -58,6 +59,16 @@ test-all: $(STAMP)
 
 fuzz: $(STAMP)
 	PYTHONPATH=.:tests $(BIN)/python -m fuzz --minutes $(MINUTES) $(ARGS)
+
+# A wheel in an environment that has nothing else: what ships is complete, and needs no more than it says.
+smoke: $(STAMP)
+	rm -rf build/smoke
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/smoke .
+	$(BIN)/python -m venv build/smoke/venv
+	build/smoke/venv/bin/python -m pip install --quiet --disable-pip-version-check build/smoke/ukemi-*.whl
+	cd build/smoke && UKEMI_CACHE=off venv/bin/ukemi simulate pendulum --seconds 0.1 --replay pendulum.html
+	cd build/smoke && UKEMI_CACHE=off venv/bin/python -c "import ukemi as uk; m = uk.load('hopper'); \
+	  print(uk.linearize(m, uk.initial_state(m)).A.shape, uk.__file__)"
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py $(ARGS)

@@ -1,7 +1,10 @@
 """The order of rooms (docs/architecture.md): each imports those to its left alone, no law another's inside."""
 
 import ast
+import re
 from pathlib import Path
+
+import pytest
 
 import ukemi
 
@@ -101,3 +104,13 @@ def test_files_and_functions_stay_small():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno - node.lineno <= 62, f"{path}: {node.name}"
+
+
+def test_the_architecture_page_names_what_there_is():
+    page = ROOT.parent / "docs" / "architecture.md"
+    if not page.exists():
+        pytest.skip("the documentation is not part of an installed package")
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`(ukemi/[\w/.]*)`", text)
+    assert len(named) > 40 and not [name for name in named if not (ROOT.parent / name).exists()]
+    assert {name.split("/")[1] for name in named if name.endswith("/")} >= {*ROOMS, *BESIDE}
