@@ -27,6 +27,7 @@ import peers
 from workloads import Workload
 
 import ukemi as uk
+from ukemi.model.records import blank_cache
 
 HERE = Path(__file__).resolve().parent
 LOOP = 50  # linearizations per call
@@ -100,7 +101,7 @@ def atlas(urdf: str) -> tuple[mujoco.MjModel, list[mujoco.MjData]]:
 def of_data(model: uk.Model, d: mujoco.MjData) -> tuple[uk.State, jax.Array]:
     """State and controls of MuJoCo's data, its warm start included."""
     dtype = model.options.timestep.dtype
-    cache = dataclasses.replace(uk.model.blank_cache(model), acceleration=jnp.asarray(d.qacc_warmstart, dtype))
+    cache = dataclasses.replace(blank_cache(model), acceleration=jnp.asarray(d.qacc_warmstart, dtype))
     q, v, act, time, ctrl = (jnp.asarray(x, dtype) for x in (d.qpos, d.qvel, d.act, d.time, d.ctrl))
     return uk.State(q, v, act, time, jnp.zeros((), jnp.int32), cache), ctrl
 

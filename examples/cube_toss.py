@@ -23,7 +23,8 @@ import optax  # noqa: E402
 from scenes import arguments, save, say  # noqa: E402
 
 import ukemi as uk  # noqa: E402
-from ukemi import spatial  # noqa: E402
+from ukemi.maths import spatial  # noqa: E402
+from ukemi.simulate.linearization import leaf, replace_leaves  # noqa: E402
 
 RATE = 148.0  # states per second
 SIDE, MASS, INERTIA = 0.1048, 0.37, 0.00081  # nominal [m], [kg], [kg m²]
@@ -45,7 +46,7 @@ def cube(substeps: int) -> uk.Model:
 def with_parameters(model: uk.Model, values: dict) -> uk.Model:
     """The model with the logarithms in `values` applied: side, mass, friction, time, damping."""
     names = ["geoms.size", "geoms.friction", "geoms.solref", "bodies.mass", "bodies.invweight"]
-    size, friction, solref, mass, invweight = (uk.linear.leaf(model, name) for name in names)
+    size, friction, solref, mass, invweight = (leaf(model, name) for name in names)
     if "side" in values:
         size = size.at[1].set(0.5 * jnp.exp(values["side"]))
     if "mass" in values:
@@ -57,7 +58,7 @@ def with_parameters(model: uk.Model, values: dict) -> uk.Model:
         if name in values:
             solref = solref.at[:, k].set(jnp.exp(values[name]))
     given = dict(zip(names, (size, friction, solref, mass, invweight), strict=True))
-    return uk.linear.replace_leaves(model, {name: given[name] for name in names if _moves(name, values)})
+    return replace_leaves(model, {name: given[name] for name in names if _moves(name, values)})
 
 
 def _moves(name: str, values: dict) -> bool:

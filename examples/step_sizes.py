@@ -13,6 +13,7 @@ import numpy as np  # noqa: E402
 from scenes import arguments, save  # noqa: E402
 
 import ukemi as uk  # noqa: E402
+from ukemi.model.records import as_input  # noqa: E402
 
 SCENE = """<mujoco><option gravity="0 0 0" timestep=".02"><flag refsafe="disable"/></option>
   <default><geom solref=".005 1" solimp="0 .95 .001 .5 2"/></default><worldbody><geom type="plane" size="1 1 .1"/>
@@ -27,7 +28,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=25, help="time steps of 0.02 s")
     options = parser.parse_args()
     model, method = uk.load(SCENE), uk.Adaptive()
-    inputs = uk.model.as_input(model, None)
+    inputs = as_input(model, None)
 
     def drop(height):
         def step(state, _):

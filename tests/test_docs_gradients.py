@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from ukemi.model.records import as_input
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "gradients.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
@@ -54,7 +55,7 @@ def test_what_raises_on_the_page(page):
     model, start = page["model"], page["start"]
     with pytest.raises(uk.InputError, match="bodies.weight"):
         uk.linearize(model, start, wrt="bodies.weight")
-    inputs = uk.model.as_input(model, None)
+    inputs = as_input(model, None)
     with pytest.raises(uk.GradientError, match="iterations"):
         inside = jax.grad(lambda v: uk.Soft().forward(model, uk.initial_state(model, v=v), inputs).tau.sum())
         jax.eval_shape(inside, start.v)

@@ -10,6 +10,7 @@ import pytest
 from oracle.harness import random_states
 
 import ukemi as uk
+from ukemi.files import source
 
 # JAX has one precision per process, so the single-precision half runs in another.
 SCRIPT = """
@@ -43,7 +44,7 @@ def single(script: str, *arguments: str) -> None:
 @pytest.mark.optimized
 @pytest.mark.parametrize("name", ["humanoid", "quadruped", "billiards"])
 def test_single_agrees_with_double(name, tmp_path):
-    m = uk.source.read(name)
+    m = source.read(name)
     model, samples = uk.load(m), random_states(m, 30, seed=3)
     q, v, ctrl = (np.stack([s[k] for s in samples]) for k in (0, 1, 3))
     # what single precision can hold of the state is the same state for both

@@ -15,6 +15,7 @@ from ukemi.mechanics.force_slopes import has_plain_forces
 from ukemi.mechanics.kinematics import integrate
 from ukemi.model.records import as_input
 from ukemi.model.tree import FREE
+from ukemi.simulate.linearization import leaf, replace_leaves
 
 EVERYTHING = """
 <mujoco>
@@ -176,12 +177,12 @@ def test_parameters_by_name():
     lin = uk.linearize(model, state, ctrl, wrt=names)
     assert set(lin.parameters) == set(names)
     for name in names:
-        leaf = uk.linear.leaf(model, name)
-        assert lin.parameters[name].shape == (2 * model.nv + model.na, *leaf.shape)
-        direction = jnp.asarray(np.random.default_rng(1).normal(size=leaf.shape))
+        value = leaf(model, name)
+        assert lin.parameters[name].shape == (2 * model.nv + model.na, *value.shape)
+        direction = jnp.asarray(np.random.default_rng(1).normal(size=value.shape))
 
-        def velocity(t, name=name, leaf=leaf, direction=direction):
-            moved = uk.linear.replace_leaves(model, {name: leaf + t * direction})
+        def velocity(t, name=name, value=value, direction=direction):
+            moved = replace_leaves(model, {name: value + t * direction})
             return uk.step(moved, state, ctrl).v
 
         h = 1e-6

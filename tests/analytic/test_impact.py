@@ -14,6 +14,7 @@ import pytest
 import ukemi as uk
 from ukemi.collide.sweep.impacts import distance
 from ukemi.mechanics.kinematics import difference, integrate, kinematics
+from ukemi.simulate.linearization import leaf, replace_leaves
 
 ALLOWED = 1e-9  # penetration [m] at any recorded time
 
@@ -182,13 +183,13 @@ def test_gradient_of_a_tumbling_box_is_that_of_differences(when):
 
     @jax.jit
     def moved(size):
-        values = {n: uk.linear.leaf(model, n) + size * jnp.asarray(along[n]) for n in names}
+        values = {n: leaf(model, n) + size * jnp.asarray(along[n]) for n in names}
         there = eqx.tree_at(
             lambda s: (s.q, s.v),
             state,
             (integrate(model.tree, state.q, shift[:6], size), state.v + size * shift[6:]),
         )
-        after = uk.step(uk.linear.replace_leaves(model, values), there, None, uk.Impact())
+        after = uk.step(replace_leaves(model, values), there, None, uk.Impact())
         return jnp.concatenate([difference(model.tree, after.q, lin.next.q), after.v])
 
     slopes = [(moved(h) - moved(-h)) / (2 * h) for h in (2e-6, 1e-6)]

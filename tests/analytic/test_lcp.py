@@ -11,6 +11,7 @@ import pytest
 
 import ukemi as uk
 from rigid import watch
+from ukemi.simulate.linearization import replace_leaves
 
 EXACT = 1e-10  # of velocities and impulses
 
@@ -186,7 +187,7 @@ def test_a_block_on_a_slope_sticks_or_slides(block, excess):
     mu, g, h = 0.5, 9.81, 0.01
     angle = np.arctan(mu) + excess
     tilted = jnp.array([g * np.sin(angle), 0, -g * np.cos(angle)])
-    model = uk.linear.replace_leaves(block, {"options.gravity": tilted})
+    model = replace_leaves(block, {"options.gravity": tilted})
     out = watch(model, uk.initial_state(model), 100)
     assert out.residual.max() < EXACT
     expected = max(0.0, g * (np.sin(angle) - mu * np.cos(angle))) * h * np.arange(1, 101)

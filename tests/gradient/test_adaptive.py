@@ -11,6 +11,7 @@ import pytest
 
 import ukemi as uk
 from ukemi.model.records import as_input
+from ukemi.simulate.linearization import leaf, replace_leaves
 
 FIXED = diffrax.ConstantStepSize()  # the whole time step at once, so that differences see a smooth program
 SLIDING = uk.load("""<mujoco><option gravity="0 0 -9" timestep=".002"/>
@@ -114,10 +115,10 @@ NAMES = ("geoms.size", "geoms.friction", "geoms.solref", "geoms.solimp", "geoms.
 
 def test_every_parameter_agrees_with_differences():
     """One step of given size: all derivatives, by the transition matrix and by the steps' own reverse pass."""
-    values = {name: uk.linear.leaf(SLIDING, name) for name in NAMES} | {"q": START.q, "v": START.v}
+    values = {name: leaf(SLIDING, name) for name in NAMES} | {"q": START.q, "v": START.v}
 
     def end(values):
-        model = uk.linear.replace_leaves(SLIDING, {name: values[name] for name in NAMES})
+        model = replace_leaves(SLIDING, {name: values[name] for name in NAMES})
         return outcome(model, values["q"], values["v"])
 
     rows, end = quick(jax.jacrev(end))(values), quick(end)
@@ -146,10 +147,10 @@ def test_backsolve_gives_the_same_gradient():
       <body pos="0 0 .099"><joint type="slide" axis="0 0 1" damping=".3"/><geom size=".1" condim="1"/></body>
       </worldbody></mujoco>""")
     names = ("geoms.size", "joints.damping", "options.timestep")
-    values = {name: uk.linear.leaf(model, name) for name in names} | {"v": jnp.array([-0.4])}
+    values = {name: leaf(model, name) for name in names} | {"v": jnp.array([-0.4])}
 
     def loss(values, method):
-        moved = uk.linear.replace_leaves(model, {name: values[name] for name in names})
+        moved = replace_leaves(model, {name: values[name] for name in names})
         after = uk.step(moved, uk.initial_state(moved, v=values["v"]), None, method)
         return after.q[0] + 0.1 * after.v[0]
 

@@ -14,6 +14,7 @@ from rigid import watch
 from ukemi.checking.contact_states import random_states
 from ukemi.checking.modes import step_with_mode
 from ukemi.laws import method as base
+from ukemi.model.records import as_input
 
 LCP = uk.LCP()
 
@@ -266,7 +267,7 @@ STRAIGHT = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" siz
 def test_states_that_leave_velocities_open_are_counted_not_compared():
     """Two capsule ends at one point: what their normals share decides on the friction, and nothing decides on that."""
     model = uk.load(STRAIGHT)
-    mode = jax.jit(lambda state: step_with_mode(LCP, model, state, uk.model.as_input(model, None))[1][-1])
+    mode = jax.jit(lambda state: step_with_mode(LCP, model, state, as_input(model, None))[1][-1])
     sliding = uk.initial_state(model, v=[0.5, 0.0, 0, 0, 0, 0, 0])
     apart = uk.initial_state(model, q=[0, 0, 0.5, 1, 0, 0, 0, 0], v=[0.5, 0, 0, 0, 0, 0, 0])
     assert mode(sliding) == -1 and mode(apart) == 0

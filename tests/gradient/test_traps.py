@@ -14,6 +14,7 @@ import pytest
 import ukemi as uk
 from ukemi.errors import GradientError
 from ukemi.mechanics.kinematics import difference, integrate
+from ukemi.model.records import as_input
 
 # compiling is what takes time here, so leave the optimiser out
 quick = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -145,7 +146,7 @@ def test_applied_wrenches_have_a_gradient():
         return uk.step(model, state, uk.Input(xfrc=jnp.zeros((model.tree.nb, 6)).at[body].set(xfrc))).v
 
     J = np.asarray(quick(jax.jacrev(after))(jnp.zeros(6)))
-    M = jax.jit(lambda s: uk.Soft().forward(model, s, uk.model.as_input(model, None)).smooth.M)(state)
+    M = jax.jit(lambda s: uk.Soft().forward(model, s, as_input(model, None)).smooth.M)(state)
     assert np.abs(J).max(0).min() > 1e-4 and np.abs(J).max() < 10 * h * np.abs(np.linalg.inv(M)).max()
     d = 1e-3
     column = (after(jnp.zeros(6).at[4].set(d)) - after(jnp.zeros(6).at[4].set(-d))) / (2 * d)

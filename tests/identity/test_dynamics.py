@@ -18,7 +18,7 @@ from ukemi.laws.soft.law import Soft
 from ukemi.mechanics import dynamics, kinematics
 from ukemi.mechanics.energy import mechanical_energy
 from ukemi.mechanics.forces import applied
-from ukemi.model.records import Input
+from ukemi.model.records import Input, as_input
 from ukemi.simulate import stepping as simulate
 
 NAMES = ["ukemi/humanoid", "ukemi/billiards", "ukemi/quadruped", "ukemi/arm", "shared/cassie"]
@@ -58,7 +58,7 @@ def test_inverse_through_the_public_function():
     state = uk.initial_state(model, "home", v=0.1 * np.ones(model.nv))
     ctrl = np.linspace(-0.3, 0.3, model.nu)
     _, acceleration, _ = uk.vector_field(model, state, ctrl, CONVERGED)
-    drive = jax.jit(lambda: CONVERGED.forward(model, state, uk.model.as_input(model, ctrl)).actuation.qfrc)()
+    drive = jax.jit(lambda: CONVERGED.forward(model, state, as_input(model, ctrl)).actuation.qfrc)()
     np.testing.assert_allclose(uk.inverse(model, state, acceleration), drive, atol=1e-8)
 
 
@@ -127,8 +127,8 @@ def test_a_traced_model_is_a_closed_over_one():
     """Parameters may be arguments of a compiled function: nothing at load depends on their values."""
     model = uk.load("quadruped")
     state = uk.initial_state(model, "home", v=0.1 * np.ones(model.nv))
-    run = eqx.filter_jit(lambda model, s: Soft().step(model, s, uk.model.as_input(model, None)))
-    closed = jax.jit(lambda s: Soft().step(model, s, uk.model.as_input(model, None)))(state)
+    run = eqx.filter_jit(lambda model, s: Soft().step(model, s, as_input(model, None)))
+    closed = jax.jit(lambda s: Soft().step(model, s, as_input(model, None)))(state)
     given = run(model, state)
     np.testing.assert_allclose(closed.v, given.v, rtol=0, atol=1e-12)
 

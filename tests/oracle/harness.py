@@ -15,6 +15,7 @@ import numpy as np
 
 import ukemi as uk
 from ukemi.collide.primitives import PAIRS
+from ukemi.files import source
 from ukemi.laws import integrators
 from ukemi.laws.here import here_at
 from ukemi.laws.soft.law import Motion, Soft, effective
@@ -433,7 +434,7 @@ if __name__ == "__main__":
     for source in sys.argv[1:]:
         start = time.time()
         try:
-            report = compare(uk.source.read(source), n=100)
+            report = compare(source.read(source), n=100)
         except Exception as error:  # noqa: BLE001  a survey goes on
             print(f"{source}: {type(error).__name__}: {str(error)[:300]}")
             continue
