@@ -1,11 +1,14 @@
 """Compact stages: the same values, derivatives and batches as without, whatever operations are among them."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import ukemi as uk
+from ukemi.xla import flags
 from ukemi.xla import stages as region
 from ukemi.xla.stages import compact
 
@@ -115,3 +118,25 @@ def test_large_arrays_stay_outside():
 def test_a_step_is_made_of_calls():
     model = uk.load("hopper")
     assert calls(lambda s: uk.step(model, s), uk.initial_state(model)) > 3
+
+
+@pytest.fixture
+def forgotten():
+    flags._is_tested.cache_clear()
+    yield
+    flags._is_tested.cache_clear()
+
+
+def test_a_jaxlib_that_was_not_tested_takes_the_plain_path_and_says_so_once(forgotten, monkeypatch):
+    assert flags.compiles_calls()
+    flags._is_tested.cache_clear()
+    monkeypatch.setattr("jaxlib.__version__", "99.0")
+    with pytest.warns(UserWarning, match=r"with 99\.0 it leaves out compiled stages.*UKEMI_STAGES=on"):
+        assert not flags.compiles_calls()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not flags.compiles_calls()
+        for chosen, taken in (("on", True), ("off", False)):
+            monkeypatch.setenv("UKEMI_STAGES", chosen)
+            flags._is_tested.cache_clear()
+            assert flags.compiles_calls() == taken

@@ -1,5 +1,6 @@
 """XLA flags that Ukemi needs on CPU, set before the backend starts."""
 
+import functools
 import os
 import sys
 import warnings
@@ -16,6 +17,9 @@ FLAGS = {
     "--xla_cpu_experimental_ynn_fusion_type": "",
     "--xla_backend_extra_options": "-enable-gvn-memdep=false",
 }
+
+# Versions of jaxlib with which all tests of compiled stages passed.
+TESTED = ("0.10.2",)
 
 
 def set_xla_flags() -> None:
@@ -42,7 +46,28 @@ def _backend_is_up() -> bool:
 
 
 def compiles_calls() -> bool:
-    """Whether XLA has the FLAGS that calls of `region` need: it cannot compile YNNPACK's fusions in one."""
+    """Whether stages compile to one function each: with a jaxlib in TESTED, and XLA has the FLAGS that they need.
+
+    XLA cannot compile YNNPACK's fusions in a call, and may abort on what a version that we do not know makes of one.
+    """
     current = os.environ.get("XLA_FLAGS", "").split()
     needed = ("--xla_cpu_use_fusion_emitters", "--xla_cpu_experimental_ynn_fusion_type")
-    return all(f"{name}={FLAGS[name]}" in current for name in needed)
+    return all(f"{name}={FLAGS[name]}" in current for name in needed) and _is_tested()
+
+
+@functools.cache
+def _is_tested() -> bool:
+    """Whether this jaxlib is known to compile stages, or the user says so; told once where it is not."""
+    chosen = os.environ.get("UKEMI_STAGES", "").lower()
+    if chosen in ("on", "off"):
+        return chosen == "on"
+    import jaxlib
+
+    if jaxlib.__version__ in TESTED:
+        return True
+    warnings.warn(
+        f"Ukemi was tested with jaxlib {', '.join(TESTED)}; with {jaxlib.__version__} it leaves out compiled stages, "
+        "which make steps of small robots faster. UKEMI_STAGES=on takes them all the same, UKEMI_STAGES=off is silent.",
+        stacklevel=2,
+    )
+    return False
