@@ -1,4 +1,4 @@
-"""Contacts as constraints: how they move with the joints, and how soft they are."""
+"""Contacts as constraints: their parameters, mixed from two geoms', and how they move with the joints."""
 
 from typing import NamedTuple
 

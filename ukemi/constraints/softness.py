@@ -1,4 +1,4 @@
-"""How soft constraints are: impedance, the reference spring, and a setting that suits derivatives."""
+"""How soft constraints are: MuJoCo's impedance and reference spring, continued to a distance as in DiffMJX."""
 
 from typing import NamedTuple
 

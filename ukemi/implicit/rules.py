@@ -1,4 +1,4 @@
-"""Gradient rules: which linear system stands in for the derivative of a step (design: the one idea).
+"""Gradient rules: which linear system stands in for the derivative of a step (docs/architecture.md: the one residual).
 
 A rule is a value that a contact law is given, `uk.LCP(gradient=uk.Bounce())`. None changes the forward pass. A law
 refuses a rule that it cannot honour when it is constructed.

@@ -11,7 +11,7 @@ from jax import Array
 from ukemi.collide.detect import reach_of_pairs
 from ukemi.collide.response import responses
 from ukemi.collide.shapes import Shape
-from ukemi.constraints.turning import Follow, still_groups
+from ukemi.constraints.contact_slopes import Follow, still_groups
 from ukemi.laws.here import Here, applied
 from ukemi.mechanics.force_slopes import ForceSlopes, force_slopes, has_plain_forces
 from ukemi.mechanics.kinematics import (

@@ -1,4 +1,4 @@
-"""Smooth dynamics by tree algebra: mass matrix, bias force, inverse dynamics, energy."""
+"""Smooth dynamics by tree algebra: mass matrix, bias force, inverse dynamics."""
 
 from typing import NamedTuple
 
@@ -93,7 +93,7 @@ def _generalised(model: Model, kin: Kinematics, force: Array) -> Array:
     return (kin.S * (mix(model.tree.moves.T, force))).sum(-1)
 
 
-# ---- closed-form derivatives (design: tree algebra) -------------------------------------------------------------
+# ---- closed-form derivatives (docs/architecture.md: tree algebra) --------------------------------------------------
 
 
 class MotionSlopes(NamedTuple):

@@ -1,4 +1,4 @@
-"""Mechanical energy."""
+"""Kinetic energy, and potential energy of gravity and springs."""
 
 from typing import NamedTuple
 

@@ -88,7 +88,8 @@ _kinematics.defjvp(_differentiate_kinematics, symbolic_zeros=True)
 def carry(model: Model, kin: Kinematics, shift: Array) -> Kinematics:
     """Derivative of the kinematics along the tangent vector `shift` (nv,): each body moves by its twist.
 
-    With V = anc (S δ) about the reference point, δX_b = [V_b×] X_b and δS_j = V_j × S_j (design: tree algebra).
+    With V = anc (S δ) about the reference point, δX_b = [V_b×] X_b and δS_j = V_j × S_j (tree algebra,
+    docs/architecture.md).
     """
     tree = model.tree
     after = mix(tree.anc, kin.S * shift[:, None])

@@ -1,4 +1,4 @@
-"""What every public function asks of its arguments before anything is traced: model, state and contact law.
+"""What every public function asks of a model and a state before anything is traced.
 
 An array of the wrong length would broadcast, and a state of another model would be stepped; both are refused here.
 """

@@ -1,4 +1,4 @@
-"""Static topology of a model: joint blocks, ancestor masks, jump tables (design: topology as masks).
+"""Static topology of a model: joint blocks, ancestor masks, jump tables (docs/architecture.md: tree algebra).
 
 Everything here is NumPy, fixed at load, hashable by content, and never differentiated.
 """

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.constraints.contact_slopes import Change, Follow, Turning, ridden, wrench_slopes
 from ukemi.constraints.contacts import contact_parameters
 from ukemi.constraints.rows import Frame
-from ukemi.constraints.turning import Change, Follow, Turning, ridden, wrench_slopes
 from ukemi.laws.rigid import conditions
 from ukemi.laws.rigid.boxes import CLAMPED, OPENING, roles
 from ukemi.laws.rigid.conditions import Stepping

@@ -15,8 +15,8 @@ from jax import Array, lax
 
 from ukemi.collide.response import OnContact
 from ukemi.collide.response import pull as pull_on_shapes
+from ukemi.constraints.contact_slopes import Follow
 from ukemi.constraints.rows import has_constant_rows
-from ukemi.constraints.turning import Follow
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, pushforward, unmoved
 from ukemi.laws import integrators

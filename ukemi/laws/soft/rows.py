@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 
 
 def reference(model: Model, block: Block, v: Array) -> tuple[Array, Array, Array]:
-    """a_ref, R and D of the rows of a block (design: softness)."""
+    """a_ref, R and D of the rows of a block (MuJoCo, "Parameters")."""
     soft = row_softness(model, block, block.residual, block.depth)
     aref = -soft.damping * (block.J @ v) - soft.push - block.drift
     R = jnp.maximum(TINY, soft.R)

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.constraints.contact_slopes import Change, Follow, Pull, Turning, ridden, times, turning_pull, wrench_slopes
 from ukemi.constraints.contacts import contact_jacobian, contact_parameters
 from ukemi.constraints.rows import Frame, has_constant_rows, scalar_blocks
-from ukemi.constraints.turning import Change, Follow, Pull, Turning, ridden, times, turning_pull, wrench_slopes
 from ukemi.laws.soft.contacts import contact_law, contact_softness
 from ukemi.laws.soft.penalty import Penalty, penalty_force, penalty_hessian
 from ukemi.laws.soft.rows import reference, row_softness

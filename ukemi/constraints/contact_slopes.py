@@ -6,7 +6,7 @@ by the twist Γ δq, the relative motion of its two bodies is J δq, and with ma
     ∂(J x)/∂q = mask ∘ W ψ̇(x)ᵀ − [V₁(x) ×] J + [u(x) ×] (Γ − J₂),      u = J x, J₂ of the second body alone
     ∂(Jᵀφ)/∂q = anc ∘ (S ×* F^C) Sᵀ + Jᵀ (∂φ/∂q + [×* φ] Γ),           F^C = maskᵀ Wᵀφ
 
-with W the wrench rows of the contact's frame, and V₁ the first body's velocity seen from it (design: contact rows).
+with W the wrench rows of the contact's frame, and V₁ the first body's velocity seen from it.
 Small matrices of all contacts have the contacts as their last axis: XLA's CPU loops vectorise over that.
 """
 
