@@ -130,7 +130,7 @@ def forgotten():
 def test_a_jaxlib_that_was_not_tested_takes_the_plain_path_and_says_so_once(forgotten, monkeypatch):
     assert flags.compiles_calls()
     flags._is_tested.cache_clear()
-    monkeypatch.setattr("jaxlib.__version__", "99.0")
+    monkeypatch.setattr("jaxlib.version.__version__", "99.0")
     with pytest.warns(UserWarning, match=r"with 99\.0 it leaves out compiled stages.*UKEMI_STAGES=on"):
         assert not flags.compiles_calls()
     with warnings.catch_warnings():

@@ -61,12 +61,12 @@ def _is_tested() -> bool:
     chosen = os.environ.get("UKEMI_STAGES", "").lower()
     if chosen in ("on", "off"):
         return chosen == "on"
-    import jaxlib
+    from jaxlib.version import __version__ as version
 
-    if jaxlib.__version__ in TESTED:
+    if version in TESTED:
         return True
     warnings.warn(
-        f"Ukemi was tested with jaxlib {', '.join(TESTED)}; with {jaxlib.__version__} it leaves out compiled stages, "
+        f"Ukemi was tested with jaxlib {', '.join(TESTED)}; with {version} it leaves out compiled stages, "
         "which make steps of small robots faster. UKEMI_STAGES=on takes them all the same, UKEMI_STAGES=off is silent.",
         stacklevel=2,
     )
