@@ -2,17 +2,24 @@
 
 import gc
 import os
+from pathlib import Path
 
 # Most of the tests' time goes into compiling programs that run for milliseconds. Tests marked `optimized` are about
 # rounding, and run in a process of their own with XLA as users have it.
 if os.environ.get("UKEMI_TEST_OPTIMIZED") != "1":
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 
+# What one process compiled, another finds, and a later run, too; a user's own folder is left alone.
+os.environ.setdefault("UKEMI_CACHE", str(Path(__file__).resolve().parents[1] / "out" / "cache"))
+
 import jax
 import pytest
 
+import ukemi as uk
+
 # Before any array is made: hard contact and comparisons to 1e-10 need it.
 jax.config.update("jax_enable_x64", True)
+uk.enable_cache()
 
 
 # Tracing makes millions of small objects, of which hardly any are garbage: looking for that took a tenth of the time.
