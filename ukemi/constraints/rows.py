@@ -114,6 +114,6 @@ def scalar_blocks(frame: Frame, kinds: RowKinds, *, together: bool = False) -> l
 
 
 def has_constant_rows(model: Model, kinds: RowKinds) -> bool:
-    """Whether `row_slopes` covers all rows that are not contacts: no equalities, no limits of balls."""
+    """Whether rows that are not contacts have a constant Jacobian: no equalities, no limits of balls."""
     joint = model.joints.layout.limit_rows[:, 0]
     return not kinds.equality and not (kinds.limit and (model.tree.joint_type[joint] == BALL).any())

@@ -9,7 +9,7 @@ from ukemi.collide.detect import Contacts, detect
 from ukemi.constraints.rows import Frame
 from ukemi.mechanics.forces import Actuation, Passive, actuation, passive
 from ukemi.mechanics.forces import applied as applied_wrenches
-from ukemi.mechanics.kinematics import Kinematics, of_state, velocities
+from ukemi.mechanics.kinematics import Kinematics, Velocities, of_state, velocities
 from ukemi.model.records import Input, Model, State
 
 
@@ -53,7 +53,7 @@ def applied(here: Here) -> Array:
     return rest.qfrc + drive.qfrc + applied_wrenches(here.model, here.kin, here.inputs, here.v)
 
 
-def frame_of(here: Here) -> Frame:
-    """What rows are made from."""
-    velocity = velocities(here.model.tree, here.kin.S, here.v)
+def frame_of(here: Here, velocity: Velocities | None = None) -> Frame:
+    """What rows are made from; velocity: where it is known already."""
+    velocity = velocity or velocities(here.model.tree, here.kin.S, here.v)
     return Frame(here.model, here.kin, velocity, here.q, here.v, here.contacts)

@@ -39,9 +39,14 @@ def posed(model: Model, kin: Kinematics, ahead: Array | None) -> tuple[Array, Sh
     return reach, Shape(*geom_frames(model, kin), model.geoms.size)
 
 
+def applies_plain_forces(here: Here) -> bool:
+    """Whether slopes of τ have a closed form."""
+    return has_plain_forces(here.model) and here.inputs.xfrc is None
+
+
 def applied_slopes(here: Here) -> ForceSlopes:
     """Slopes of τ, in closed form where its forces have one."""
-    if not has_plain_forces(here.model) or here.inputs.xfrc is not None:
+    if not applies_plain_forces(here):
         return columns_of(applied, here)
     return force_slopes(here.model, here.kin, here.q, here.v, here.act, cast(Array, here.inputs.ctrl))
 

@@ -68,8 +68,7 @@ def scene(stepping: Stepping, here: Here, duration: Array, known: Array, side: A
         free = here.v + duration * (inverse @ (applied(here) - dyn.bias))
     if stepping.phase == "place":
         free = jnp.zeros_like(here.v)
-    frame = Frame(model, here.kin, dyn.velocity, here.q, here.v, here.contacts)
-    return Scene(frame, M, inverse, free, duration, known, side)
+    return Scene(frame_of(here, dyn.velocity), M, inverse, free, duration, known, side)
 
 
 def damps_by_servos(model: Model) -> bool:
@@ -140,7 +139,8 @@ def find(kinds: RowKinds, stepping: Stepping, scene: Scene) -> tuple[Impulses, t
         f, side = found.f * p.scale, boxes.bounded(p, own, found.side)
         sound = jnp.isfinite(p.b + p.fixed + p.mu + f).all()  # comparisons of sides would drop a NaN
         v = jnp.where(sound, scene.free + given.X @ f, jnp.nan)
-        opened = scene.duration * (given.J @ v)
+        parting = given.J @ v
+        opened = scene.duration * parting
         less = p.on & own.push & (given.law.restore > jnp.maximum(opened, 0.0))
         side = jnp.where(less & (side == boxes.LOW), boxes.OPENING, side).astype(side.dtype)
         lam = _restoring(given, own, side, opened)
@@ -148,7 +148,7 @@ def find(kinds: RowKinds, stepping: Stepping, scene: Scene) -> tuple[Impulses, t
         rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
         sure = found.solved & found.settled
         if stepping.phase == "place" and boxes.may_hold(own):
-            sure = sure & _is_met(given, own, given.J @ v)
+            sure = sure & _is_met(given, own, parting)
         return Impulses(v, given.X @ lam, *rows), (found.rounds, sure)
 
     if not kinds.total:

@@ -28,8 +28,7 @@ class Scene(NamedTuple):
 
 def scene(here: Here, dyn: Smooth, tau: Array) -> Scene:
     """The solver's problem at `here`, with the sum τ (nv,) of all forces but constraints."""
-    frame = Frame(here.model, here.kin, dyn.velocity, here.q, here.v, here.contacts)
-    return Scene(frame, dyn.M, tau, here.warm)
+    return Scene(frame_of(here, dyn.velocity), dyn.M, tau, here.warm)
 
 
 def scene_rows(scene: Scene, kinds: RowKinds) -> Rows:

@@ -21,7 +21,7 @@ from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, pushforward, unmoved
 from ukemi.laws import integrators
 from ukemi.laws.here import Here, applied
-from ukemi.laws.slopes import applied_slopes, columns_of, following, moving, posed
+from ukemi.laws.slopes import applied_slopes, applies_plain_forces, columns_of, following, moving, posed
 from ukemi.laws.slots import in_chunks
 from ukemi.laws.soft import slopes
 from ukemi.laws.soft.balance import Scene, imbalance, lag, scene, slope, taken
@@ -164,7 +164,7 @@ def _contact_pull(kinds: RowKinds, there: Scene, pushes: slopes.Pushes) -> tuple
 def _open_force(kinds: RowKinds, a: Array, here: Here) -> Array:
     """τ, and the constraint forces that have no closed form."""
     force = applied(here)
-    return force if has_constant_rows(here.model, kinds) else force + scalar_force(kinds, here, a)
+    return force if has_constant_rows(here.model, kinds) else force + scalar_force(kinds, a, here)
 
 
 def _pulled(function, here: Here, w: Array) -> ForceSlopes:
@@ -227,10 +227,6 @@ def _open_slopes(kinds: RowKinds, here: Here, a: Array) -> ForceSlopes:
     """Slopes of `_open_force`."""
     if has_constant_rows(here.model, kinds):
         return applied_slopes(here)
-    if has_plain_forces(here.model) and here.inputs.xfrc is None:
-        return jax.tree.map(jnp.add, applied_slopes(here), columns_of(partial(_row_force, kinds, a), here))
+    if applies_plain_forces(here):
+        return jax.tree.map(jnp.add, applied_slopes(here), columns_of(partial(scalar_force, kinds, a), here))
     return columns_of(partial(_open_force, kinds, a), here)
-
-
-def _row_force(kinds: RowKinds, a: Array, here: Here) -> Array:
-    return scalar_force(kinds, here, a)

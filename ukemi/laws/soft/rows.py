@@ -11,8 +11,7 @@ from ukemi.constraints.rows import Block, Frame, scalar_blocks
 from ukemi.constraints.softness import TINY, Softness, impedance, stiffness_damping
 from ukemi.laws.here import Here, frame_of
 from ukemi.laws.soft.contacts import ContactLaw, contact_law
-from ukemi.laws.soft.penalty import Penalty
-from ukemi.laws.soft.penalty import penalty_force as force_of
+from ukemi.laws.soft.penalty import Penalty, penalty_force
 from ukemi.maths import spatial
 from ukemi.model.records import Model
 from ukemi.model.rows import RowKinds
@@ -64,18 +63,18 @@ def constraint_force(frame: Frame, a: Array, kinds: RowKinds) -> tuple[Array, Ar
         lever = contact_lever(frame.model, frame.kin, frame.contacts, kinds.dim)
         law = contact_law(frame.model, frame.contacts, kinds, lever.motion(frame.v))
         x.append((lever.motion(a) - law.aref).reshape(-1))
-    force = force_of(kinds, _penalty(frame.model, D, law), jnp.concatenate(x))
+    force = penalty_force(kinds, _penalty(frame.model, D, law), jnp.concatenate(x))
     pull = force[: kinds.scalar] @ J
     if kinds.contacts:
         pull = pull + lever.pull(force[kinds.scalar :].reshape(-1, kinds.dim))
     return force, pull
 
 
-def scalar_force(kinds: RowKinds, here: Here, a: Array) -> Array:
+def scalar_force(kinds: RowKinds, a: Array, here: Here) -> Array:
     """Jᵀ f (nv,) of the rows that are not contacts, at acceleration a (nv,)."""
     J, aref, D = _scalar_rows(frame_of(here), kinds)
     only = dataclasses.replace(kinds, contacts=0)
-    return force_of(only, _penalty(here.model, D, _no_law(kinds, a.dtype)), J @ a - aref) @ J
+    return penalty_force(only, _penalty(here.model, D, _no_law(kinds, a.dtype)), J @ a - aref) @ J
 
 
 def _scalar_rows(frame: Frame, kinds: RowKinds):
