@@ -1,4 +1,4 @@
-"""Time this checkout against another, call by call in alternation, and print ratios: for changes that should cost nothing.
+"""Time this checkout against another, call by call in alternation, and print ratios: for what should cost nothing.
 
     git worktree add out/before COMMIT && python bench/against.py out/before [--only humanoid] [--rounds 15]
 

@@ -27,7 +27,7 @@ import peers
 from workloads import Workload
 
 import ukemi as uk
-from ukemi.model.records import blank_cache
+from ukemi.laws.memory import blank_cache
 
 HERE = Path(__file__).resolve().parent
 LOOP = 50  # linearizations per call

@@ -61,7 +61,7 @@ def figures(source: str, rounds: int) -> dict[str, float]:
         for name, run in runs.items():
             times[name].append(g.clocks(run))
     found = {name: float(1e6 * g.least(samples)[0] / g.LOOP) for name, samples in times.items()}
-    return found | compiled | {"hits": float(hits), "contacts": float((state.cache.contacts >= 0).sum())}
+    return found | compiled | {"hits": float(hits), "contacts": float((state.cache.laws["rigid"].contacts >= 0).sum())}
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ import numpy as np
 
 from ukemi.errors import GradientError, InputError
 from ukemi.laws.checks import check_method
+from ukemi.laws.memory import memory_shapes
 from ukemi.laws.method import Method
 from ukemi.laws.soft.law import Soft
 from ukemi.model import records
@@ -277,10 +278,14 @@ def _batched(name: str, value, shape: tuple, model: Model, dtype=None) -> Any:
 
 def _batched_memory(state: State, model: Model) -> Any:
     """Whether status and cache have a batch axis in front; raise where they are another model's."""
-    (*_, status), memory = shapes(model)
+    (*_, status), common = shapes(model)
     batched = {_batched("status", state.status, status.shape, model, status.dtype)}
-    for name, shape, dtype in memory:
-        batched.add(_batched(f"cache.{name}", getattr(state.cache, name, None), shape, model, dtype))
+    laws = memory_shapes(model).items()
+    parts = [("cache", state.cache, common)]
+    parts += [(f"cache.laws[{law!r}]", state.cache.laws.get(law), fields) for law, fields in laws]
+    for where, record, fields in parts:
+        for name, shape, dtype in fields:
+            batched.add(_batched(f"{where}.{name}", getattr(record, name, None), shape, model, dtype))
     if len(batched) > 1:
         raise InputError("Of the state's status and cache some have a batch axis and some have none.")
     return batched.pop()

@@ -137,13 +137,18 @@ def _replaced(rng: np.random.Generator, tree: Any) -> Draw:
     paths = jax.tree_util.tree_flatten_with_path(tree)[0]
     path, leaf = pick(rng, paths)
     change = spoiled(rng, leaf)
-    names = [key.name for key in path]
+    shown = jax.tree_util.keystr(path, simple=True, separator=".")
+    return Draw(_put(tree, path, change.value), f"{shown} {change.shown}")
 
-    def put(record, names):
-        new = change.value if len(names) == 1 else put(getattr(record, names[0]), names[1:])
-        return dataclasses.replace(record, **{names[0]: new})
 
-    return Draw(put(tree, names), f"{'.'.join(names)} {change.shown}")
+def _put(tree: Any, path, value: Any) -> Any:
+    """A tree of records and dicts with another value where a path leads."""
+    if not path:
+        return value
+    key = path[0]
+    if isinstance(key, jax.tree_util.DictKey):
+        return tree | {key.key: _put(tree[key.key], path[1:], value)}
+    return dataclasses.replace(tree, **{key.name: _put(getattr(tree, key.name), path[1:], value)})
 
 
 def wrong_model(rng: np.random.Generator) -> Draw:
@@ -288,7 +293,7 @@ def functions() -> list[Function]:
             start | {"qacc": anything, "method": wrong_law},
             lambda _, force: _like(force, jnp.zeros(7)),
         ),
-        Function("contacts", uk.contacts, moving, acting, lambda _, found: _like(found.active, state.cache.contacts)),
+        Function("contacts", uk.contacts, moving, acting, _like_contacts),
         Function("energy", uk.energy, here, start, lambda _, found: _like(found, (0.0, 0.0))),
         Function("refresh", uk.refresh, {"model": model}, {"model": wrong_model, "inertias": anything}, _like_model),
         Function(
@@ -316,6 +321,10 @@ def functions() -> list[Function]:
         ),
         Function("as_input", as_input, {"model": model, "ctrl": None}, {"ctrl": wrong_input}, lambda _, found: None),
     ]
+
+
+def _like_contacts(_: dict, found: Any) -> None:
+    _like(found.active, world().state.cache.laws["rigid"].contacts)
 
 
 def _like_model(_: dict, model: Any) -> None:

@@ -18,9 +18,10 @@ from ukemi.collide.primitives import PAIRS
 from ukemi.files import source
 from ukemi.laws import integrators
 from ukemi.laws.here import here_at
+from ukemi.laws.memory import blank_cache
 from ukemi.laws.soft.law import Motion, Soft, effective
 from ukemi.mechanics.kinematics import geom_frames
-from ukemi.model.records import Input, State, blank_cache
+from ukemi.model.records import Input, State
 
 jax.config.update("jax_enable_x64", True)
 

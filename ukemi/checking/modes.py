@@ -6,6 +6,7 @@ of which a maximum is taken. Of what a narrow phase decides inside one contact (
 whether its normal turned round.
 """
 
+from dataclasses import replace
 from functools import singledispatch
 from typing import cast
 
@@ -22,6 +23,7 @@ from ukemi.errors import InputError
 from ukemi.laws.method import Method
 from ukemi.laws.rigid import boxes, impulses
 from ukemi.laws.rigid.lcp import LCP
+from ukemi.laws.rigid.memory import recalled
 from ukemi.laws.soft.law import Motion, Soft
 from ukemi.laws.soft.penalty import Penalty
 from ukemi.laws.soft.rows import constraint_rows
@@ -72,7 +74,8 @@ def _(method: LCP, model: Model, state: State, inputs: Input) -> tuple[State, Ar
     if model.options.layout.fluid:
         codes.append(_drag_code(model, here.kin, state.v))
     if row_kinds(model).total:
-        scene = impulses.scene(method._stepping, here, model.options.timestep, state.cache.contacts, z.side)
+        sides = replace(recalled(state), rows=z.side)
+        scene = impulses.scene(method._stepping, here, model.options.timestep, sides)
         codes += _rigid_codes(method, scene, z)
         solved = solved & determined(method, scene)
     codes += [_clamp_code(model, moved.act), jnp.where(solved, 0, -1)[None]]
@@ -216,7 +219,7 @@ def determined(method: LCP, scene: impulses.Scene) -> Array:
     """
     kinds = row_kinds(scene.frame.model)
     given, own = impulses.problem(scene, kinds, method._stepping), boxes.roles(kinds)
-    _, size, axes = jnp.linalg.svd(boxes.system(given.boxed, own, scene.side, 0.0))
+    _, size, axes = jnp.linalg.svd(boxes.system(given.boxed, own, scene.sides.rows, 0.0))
     seen = jnp.abs((given.X * given.boxed.scale) @ axes.T).max(0)
     return ~((size < DEGENERATE) & (seen > DEGENERATE)).any()
 

@@ -1,4 +1,4 @@
-"""What every public function asks of a model and a state before anything is traced.
+"""What every public function asks of a model before anything is traced, and what states of it look like.
 
 An array of the wrong length would broadcast, and a state of another model would be stepped; both are refused here.
 """
@@ -13,7 +13,6 @@ import numpy as np
 from ukemi import values
 from ukemi.errors import InputError
 from ukemi.model.records import Cache, Model, State
-from ukemi.model.rows import row_kinds
 from ukemi.model.tree import Tree
 from ukemi.values import Expected
 
@@ -25,19 +24,6 @@ GROUPS = {name: record for name, record in FIELDS.items() if name not in ("tree"
 def check_model(model: Model) -> None:
     """Refuse what is not a model, and one whose leaves were replaced by what does not fit its topology."""
     shapes(model)
-
-
-def check_state(model: Model, state: State) -> None:
-    """Refuse what is not a state, one of another model, and a batch of them."""
-    if not isinstance(state, State):
-        remedy = "make one with uk.initial_state(model). The model comes first, then the state"
-        raise InputError(f"state is {values.kind(state)}; {remedy}.")
-    own, memory = shapes(model)
-    values.check_fields(state, own, "state", model, " uk.initial_state(model, q=..., v=..., act=...) makes a state.")
-    if not isinstance(state.cache, Cache):
-        raise InputError(f"state.cache is {values.kind(state.cache)}; it is the memory that uk.initial_state makes.")
-    remedy = " Such a state is another model's; uk.initial_state(model, q=..., v=..., act=...) makes one of this model."
-    values.check_fields(state.cache, memory, "state.cache", model, remedy)
 
 
 # What states of a model look like, by the identity of models that were found good: no model ever changes.
@@ -93,7 +79,5 @@ def _sizes(model: Model) -> tuple[tuple[str, int], ...]:
         "na": model.na,
         "nm": model.nmocap,
         "nk": len(model.keyframes.names),
-        "nc": model.pairs.layout.capacity,
-        "rows": row_kinds(model).total,
     }
     return tuple(sizes.items())

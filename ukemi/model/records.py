@@ -6,15 +6,15 @@ choices that change the program live in the static `layout` records. Units are S
 
 import dataclasses
 import functools
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Int8, Int32
+from jaxtyping import Float, Int32
 
 from ukemi import values
-from ukemi.model.rows import row_kinds
 from ukemi.model.tree import Static, Tree
 
 
@@ -312,12 +312,11 @@ class Model(eqx.Module):
 
 
 class Cache(eqx.Module):
-    """A method's memory from one step to the next; it never changes what the step converges to."""
+    """What a step leaves for the next; it never changes what the next converges to."""
 
-    acceleration: Float[Array, " nv"]  # last acceleration: the warm start of the soft solvers
-    iterations: Int32[Array, ""]  # solver iterations of the last step
-    contacts: Int32[Array, " nc"]  # which contact points the last step knew, −1 for none
-    sides: Int8[Array, " rows"]  # side of its box that each row's impulse was on, of the rigid laws
+    acceleration: Float[Array, " nv"]  # of the last step: where solvers start
+    iterations: Int32[Array, ""]  # of the solver in the last step
+    laws: dict[str, Any]  # what each law remembers of its own, by name; see `laws.memory`
 
 
 class State(eqx.Module):
@@ -371,13 +370,3 @@ def as_input(model: Model, ctrl, *, over_time: bool = False) -> Input:
             value = jnp.zeros(shape, dtype)
         checked[name] = value
     return Input(**checked)
-
-
-def blank_cache(model: Model) -> Cache:
-    """The memory of a method that has not stepped yet."""
-    return Cache(
-        acceleration=jnp.zeros(model.nv, model.options.timestep.dtype),
-        iterations=jnp.zeros((), jnp.int32),
-        contacts=jnp.full(model.pairs.layout.capacity, -1, jnp.int32),
-        sides=jnp.full(row_kinds(model).total, -1, jnp.int8),
-    )

@@ -14,11 +14,12 @@ from ukemi.errors import InputError
 from ukemi.implicit.worlds import of_one_world
 from ukemi.laws.checks import check
 from ukemi.laws.integrators import rates
+from ukemi.laws.memory import blank_cache
 from ukemi.laws.method import Method
 from ukemi.laws.soft.law import Soft
 from ukemi.mechanics.energy import Energy, mechanical_energy
 from ukemi.model.checks import check_model
-from ukemi.model.records import Input, Model, State, as_input, blank_cache
+from ukemi.model.records import Input, Model, State, as_input
 
 
 def initial_state(model: Model, keyframe: str | int | None = None, *, q=None, v=None, act=None) -> State:

@@ -10,9 +10,10 @@ from jax import Array
 
 import ukemi as uk
 from ukemi.errors import InputError
+from ukemi.laws.memory import blank_cache
 from ukemi.maths import spatial
 from ukemi.mechanics import kinematics
-from ukemi.model.records import Model, State, as_input, blank_cache
+from ukemi.model.records import Model, State, as_input
 from ukemi.model.tree import BALL, FREE, HINGE, SLIDE
 from ukemi.status import Status
 from ukemi.view.plot import Trace

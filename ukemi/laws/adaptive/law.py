@@ -27,12 +27,13 @@ from ukemi.implicit.rule import filled, is_zero, isolated, pushforward, root, wi
 from ukemi.implicit.rules import Exact, FromDistance, Rule, require
 from ukemi.laws.adaptive.search import Effort, Path, retrace, retrace_reversibly, search
 from ukemi.laws.integrators import rates
+from ukemi.laws.memory import blank_cache, remember
 from ukemi.laws.method import Method, columns, rows
 from ukemi.laws.soft.law import Motion, Soft
 from ukemi.maths import spatial
 from ukemi.maths.maps import pick
 from ukemi.mechanics.forces import clamp_activation
-from ukemi.model.records import Input, Model, State, blank_cache
+from ukemi.model.records import Input, Model, State
 from ukemi.status import Status, bit
 from ukemi.xla.batches import one_by_one
 from ukemi.xla.programs import replaced
@@ -179,8 +180,7 @@ class Adaptive(Method):
             | bit(Status.FAR_OVERFLOW, memory.far_overflow)
             | bit(Status.STEPS_EXHAUSTED, ~effort.complete & finite)
         )
-        warm = lax.stop_gradient(memory.warm)
-        cache = dataclasses.replace(state.cache, acceleration=warm, iterations=memory.iterations)
+        cache = remember(state, memory.warm, memory.iterations)
         return State(q, v, act, state.time + length, status, cache)
 
     def _law(self) -> Soft:

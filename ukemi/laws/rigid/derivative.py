@@ -64,7 +64,7 @@ def response(kinds: RowKinds, stepping: Stepping, z: Impulses, scene: Scene, bou
 
     def invert(own_kinds: RowKinds, scene: Scene, bounce: Array) -> Response:
         own, given = boxes.roles(own_kinds), problem(scene, own_kinds, stepping)
-        p, side = given.boxed, scene.side[: own_kinds.total]
+        p, side = given.boxed, scene.sides.rows[: own_kinds.total]
         free = scene.inverse
         clamped, firm = boxes.is_clamped(p, own, side), firm_rows(p, own, side)
         seen = (given.X * p.scale).T
@@ -131,7 +131,7 @@ def _turning(given: Problem, own: boxes.Roles, thrown: Array) -> Array:
 
 
 def solve(stepping: Stepping, args, *, bounces: bool = False) -> tuple[Impulses, tuple[Array, Array]]:
-    """What a step finds from args (here, duration, known, sides), differentiable at its sides.
+    """What a step finds from args (here, duration, sides), differentiable at its sides.
 
     bounces: with the change of the time of impact.
     """
@@ -143,11 +143,11 @@ def _find(stepping: Stepping, args):
 
 
 def _exact_rule(stepping: Stepping, bounces: bool, z: Impulses, args, along):
-    here, duration, known, _ = args
+    here, duration, sides = args
     dr = pushforward(lambda moving: imbalance(stepping, z, *moving), (here, duration), along[:2])
     if dr is None:
         return None
-    kinds, now = row_kinds(here.model), scene(stepping, here, duration, known, z.side)
+    kinds, now = row_kinds(here.model), scene(stepping, here, duration, replace(sides, rows=z.side))
     move = response(kinds, stepping, z, now, bounces)
     dv = -(move.force @ dr.force + dr.rows @ move.rows)
     dr = dr._replace(restore=dr.restore + _opening(kinds, now, lambda J: J @ dv, jnp.zeros_like(dr.restore)))
@@ -164,7 +164,7 @@ def _opening(kinds: RowKinds, scene: Scene, function: Callable[[Array], Array], 
 
     How much they open by is part of what restores them, so that dδ follows dv⁺ there.
     """
-    opening = scene.side == boxes.OPENING
+    opening = scene.sides.rows == boxes.OPENING
 
     def of_rows(_):
         J = conditions.matrix(scene.frame, kinds, conditions.scalar_rows(scene.frame, kinds))
@@ -189,7 +189,7 @@ def _force_change(kinds: RowKinds, stepping: Stepping, scene: Scene, dr: Balance
     def solve(own_kinds: RowKinds, at: _Imbalance) -> tuple[Array, Array]:
         scene, (force, shift, rows, restore) = at.scene._replace(frame=at.frame), at.change
         own, given = boxes.roles(own_kinds), problem(scene, own_kinds, stepping)
-        p, side, n = given.boxed, scene.side[: own_kinds.total], own_kinds.total
+        p, side, n = given.boxed, scene.sides.rows[: own_kinds.total], own_kinds.total
         clamped, firm = boxes.is_clamped(p, own, side), firm_rows(p, own, side)
         of_side = jnp.where(p.on, 1 / jnp.where(p.on, p.scale, 1.0), 0.0)
         right = jnp.where(clamped, p.scale * (given.X.T @ force - rows[:n]), -of_side * rows[:n])
@@ -204,8 +204,8 @@ def _force_change(kinds: RowKinds, stepping: Stepping, scene: Scene, dr: Balance
 
 def jacobians(kinds: RowKinds, stepping: Stepping, bounces: bool, z: Impulses, args, ahead) -> tuple[Array, Array]:
     """∂v⁺ and ∂δ (nv, nv + nv + na + nu) in position (tangent space), velocity, activation and control."""
-    here, duration, known, _ = args
-    now = scene(stepping, here, duration, known, z.side)
+    here, duration, sides = args
+    now = scene(stepping, here, duration, replace(sides, rows=z.side))
     move = response(kinds, stepping, z, now, bounces)
     force, shift, rows, restore = _slopes(kinds, stepping, z, here, now, ahead)
     dv = -(move.force @ force) - _widened(spatial.gram(move.rows, rows), force)
@@ -307,8 +307,8 @@ solve_aware.defvjp(_solve_forward, _solve_backward)
 
 def _pull_back(stepping: Stepping, z: Impulses, args, wanted: Impulses):
     """Cotangents of all that the step depends on, and how large those of velocities and forces are."""
-    here, h, known, _ = args
-    kinds, now = row_kinds(here.model), scene(stepping, here, h, known, z.side)
+    here, h, sides = args
+    kinds, now = row_kinds(here.model), scene(stepping, here, h, replace(sides, rows=z.side))
     move = response(kinds, stepping, z, now, bounces=False)
     shift, restore = -(wanted.shift @ move.shift), -(move.restore @ wanted.shift)
     v = wanted.v + _opening(kinds, now, lambda J: restore @ J, jnp.zeros_like(wanted.v))

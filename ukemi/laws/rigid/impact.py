@@ -25,10 +25,10 @@ from ukemi.laws.integrators import moved_activation
 from ukemi.laws.method import Method
 from ukemi.laws.rigid import conditions, derivative
 from ukemi.laws.rigid.conditions import Stepping
-from ukemi.laws.rigid.impulses import names
 from ukemi.laws.rigid.lcp import arrive, report_forces
+from ukemi.laws.rigid.memory import Sides, names, recalled, unknown
 from ukemi.mechanics.kinematics import Kinematics, integrate, kinematics
-from ukemi.model.records import Input, Model, State, blank_cache
+from ukemi.model.records import Input, Model, State
 from ukemi.model.rows import row_kinds
 from ukemi.status import Status, bit
 
@@ -56,7 +56,7 @@ class Impact(Method):
         """The state one model time step later."""
         model = _bare(model)
         here = here_of(model, state, inputs, jnp.asarray(TOUCH, state.q.dtype))
-        args = here, model.options.timestep, state.cache.contacts, state.cache.sides
+        args = here, model.options.timestep, recalled(state)
         z, (rounds, solved) = derivative.solve(_stepping("step"), args)
         start = _Flight(state.q, z.v, model.options.timestep, jnp.zeros((), jnp.int32), rounds, solved)
         end = _fly(self.impacts, model, inputs, start)
@@ -65,13 +65,13 @@ class Impact(Method):
         status = bit(Status.CONTACT_OVERFLOW, here.contacts.overflow)
         status = status | bit(Status.TOO_MANY_IMPACTS, end.left > 0)
         facts = end.rounds, end.solved & placed, status
-        return arrive(model, state, (q, end.v, act), facts, names(here.contacts), z.side)
+        return arrive(model, state, (q, end.v, act), facts, Sides(names(here.contacts), z.side))
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts, and the forces (nc, dim) in their frames that act on them when the step begins."""
         model = _bare(model)
         here = here_of(model, state, inputs, jnp.asarray(TOUCH, state.q.dtype))
-        args = here, model.options.timestep, state.cache.contacts, state.cache.sides
+        args = here, model.options.timestep, recalled(state)
         return report_forces(here, derivative.solve(_stepping("step"), args)[0])
 
 
@@ -127,7 +127,7 @@ def _resolve(model: Model, inputs: Input, at: _Flight) -> _Flight:
     """Velocities after the impulses of an impact; everything in touch takes part (Jade, eq. 7 and 8)."""
     kin, contacts = _poses(model, inputs, at.q, TOUCH)
     here = _instant(model, inputs, kin, contacts, at.q, at.v)
-    z, (rounds, solved) = derivative.solve(_stepping("impact"), (here, at.left, *_nothing_known(model)))
+    z, (rounds, solved) = derivative.solve(_stepping("impact"), (here, at.left, unknown(model)))
     return _Flight(at.q, z.v, at.left, at.count + 1, at.rounds + rounds, at.solved & solved)
 
 
@@ -138,11 +138,6 @@ def _poses(model: Model, inputs: Input, q: Array, ahead: float) -> tuple[Kinemat
 
 def _instant(model: Model, inputs: Input, kin: Kinematics, contacts: Contacts, q: Array, v: Array) -> Here:
     return Here(model, kin, contacts, q, v, jnp.zeros(model.na, v.dtype), jnp.zeros_like(v), inputs)
-
-
-def _nothing_known(model: Model) -> tuple[Array, Array]:
-    blank = blank_cache(model)
-    return blank.contacts, blank.sides
 
 
 # ---- the time of impact ----------------------------------------------------------------------------------------------
@@ -217,5 +212,5 @@ def _misplaced(here: Here) -> Array:
 
 def _displaced(model: Model, here: Here) -> tuple[Array, Array]:
     one = jnp.ones_like(model.options.timestep)
-    z, (_, solved) = derivative.solve(_stepping("place"), (here, one, *_nothing_known(model)))
+    z, (_, solved) = derivative.solve(_stepping("place"), (here, one, unknown(model)))
     return integrate(model.tree, here.q, z.v, one), solved

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.collide.detect import Contacts
 from ukemi.constraints.rows import Frame
 from ukemi.laws.here import Here, applied, forces, frame_of
 from ukemi.laws.integrators import takes_slope
@@ -24,6 +23,7 @@ from ukemi.laws.rigid import boxes, conditions
 from ukemi.laws.rigid import solve as rigid
 from ukemi.laws.rigid.conditions import Stepping
 from ukemi.laws.rigid.live import on_rows
+from ukemi.laws.rigid.memory import Sides, names
 from ukemi.laws.slots import with_slots
 from ukemi.maths.systems import eliminate, factored
 from ukemi.mechanics.dynamics import inertial_force, motion_force, smooth
@@ -52,11 +52,10 @@ class Scene(NamedTuple):
     inverse: Array  # (nv, nv) of M̂
     free: Array  # (nv,) velocity without impulses
     duration: Array  # () [s]
-    known: Array  # (nc,) contact points that the last step knew
-    side: Array  # (total,) sides of the last step's rows, or of this one's
+    sides: Sides  # of the last step, or of this one
 
 
-def scene(stepping: Stepping, here: Here, duration: Array, known: Array, side: Array) -> Scene:
+def scene(stepping: Stepping, here: Here, duration: Array, sides: Sides) -> Scene:
     """The problem at `here`."""
     model = here.model
     dyn = smooth(model, here.kin, here.v)
@@ -68,7 +67,7 @@ def scene(stepping: Stepping, here: Here, duration: Array, known: Array, side: A
         free = here.v + duration * (inverse @ (applied(here) - dyn.bias))
     if stepping.phase == "place":
         free = jnp.zeros_like(here.v)
-    return Scene(frame_of(here, dyn.velocity), M, inverse, free, duration, known, side)
+    return Scene(frame_of(here, dyn.velocity), M, inverse, free, duration, sides)
 
 
 def damps_by_servos(model: Model) -> bool:
@@ -190,21 +189,16 @@ def firm_rows(p: boxes.Boxed, own: boxes.Roles, side: Array) -> Array:
     return (boxes.is_clamped(p, own, side) & (own.push | own.hold)) | (p.on & (side == boxes.OPENING))
 
 
-def names(contacts: Contacts) -> Array:
-    """A number (nc,) for each contact point, −1 where there is none."""
-    return jnp.where(contacts.active, contacts.pair * 16 + contacts.which, -1).astype(jnp.int32)
-
-
 def _recalled(scene: Scene, kinds: RowKinds, own: boxes.Roles, p: boxes.Boxed) -> Array:
     """Sides that the last step's rows had; of new contacts those that approach are clamped."""
     scalar, now = kinds.scalar, names(scene.frame.contacts)
     if not kinds.contacts:
-        return scene.side
-    same = (now[:, None] == scene.known) & (now >= 0)[:, None]
-    before = scene.side[scalar:].reshape(len(scene.known), -1)[jnp.argmax(same, -1)]
+        return scene.sides.rows
+    same = (now[:, None] == scene.sides.contacts) & (now >= 0)[:, None]
+    before = scene.sides.rows[scalar:].reshape(len(scene.sides.contacts), -1)[jnp.argmax(same, -1)]
     fresh = jnp.where(own.push & (p.b >= 0), boxes.LOW, boxes.CLAMPED).astype(jnp.int8)
     contacts = jnp.where(same.any(-1)[:, None], before, fresh[scalar:].reshape(-1, kinds.dim))
-    return jnp.concatenate([scene.side[:scalar], contacts.reshape(-1)])
+    return jnp.concatenate([scene.sides.rows[:scalar], contacts.reshape(-1)])
 
 
 # ---- residual --------------------------------------------------------------------------------------------------------

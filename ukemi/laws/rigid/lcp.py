@@ -15,10 +15,12 @@ from ukemi.implicit import rules
 from ukemi.implicit.rule import without_derivative
 from ukemi.laws.here import Here, here_at
 from ukemi.laws.integrators import advance_slopes, moved_activation, wraps
+from ukemi.laws.memory import remember
 from ukemi.laws.method import Method, columns
 from ukemi.laws.rigid import boxes, conditions, derivative
 from ukemi.laws.rigid.conditions import Stepping
-from ukemi.laws.rigid.impulses import Impulses, names
+from ukemi.laws.rigid.impulses import Impulses
+from ukemi.laws.rigid.memory import NAME, Sides, names, recalled
 from ukemi.mechanics.kinematics import Kinematics, integrate, of_state
 from ukemi.model.records import Input, Model, State
 from ukemi.model.rows import row_kinds
@@ -69,7 +71,7 @@ class LCP(Method):
             return columns(self.step, model, state, inputs)
         here, h = self.here(model, state, inputs), model.options.timestep
         z, facts = self.impulses(here, state)
-        args = here, h, state.cache.contacts, state.cache.sides
+        args = here, h, recalled(state)
         z, args = lax.optimization_barrier((z, args))  # see `implicit.rule.isolated`
         bounces, nv = isinstance(self.gradient, rules.Bounce), model.nv
         ahead = self._ahead(model, args[0].kin, args[0].v)
@@ -96,7 +98,7 @@ class LCP(Method):
 
     def impulses(self, here: Here, state: State) -> tuple[Impulses, tuple[Array, Array]]:
         """What the step finds, with the gradient rule, and (linear systems solved, whether that found a solution)."""
-        args = here, here.model.options.timestep, state.cache.contacts, state.cache.sides
+        args = here, here.model.options.timestep, recalled(state)
         if isinstance(self.gradient, rules.ComplementarityAware):
             return derivative.solve_aware(self._stepping, args)
         return derivative.solve(self._stepping, args, bounces=isinstance(self.gradient, rules.Bounce))
@@ -109,7 +111,7 @@ class LCP(Method):
         model = here.model
         moved = compact(self._moved)(model, state, here.kin, inputs, z)
         status = bit(Status.CONTACT_OVERFLOW, here.contacts.overflow)
-        return arrive(model, state, moved, (*facts, status), names(here.contacts), z.side)
+        return arrive(model, state, moved, (*facts, status), Sides(names(here.contacts), z.side))
 
     def _moved(self, model: Model, state: State, kin: Kinematics, inputs: Input, z: Impulses):
         h = model.options.timestep
@@ -122,7 +124,7 @@ class LCP(Method):
         return report_forces(here, self.impulses(here, state)[0])
 
 
-def arrive(model: Model, state: State, moved: tuple[Array, Array, Array], facts, names: Array, sides: Array) -> State:
+def arrive(model: Model, state: State, moved: tuple[Array, Array, Array], facts, sides: Sides) -> State:
     """The next state, with the failures and the memory of a rigid law.
 
     moved: (q, v, act); facts: (linear systems solved, whether each found a solution, further status bits).
@@ -131,13 +133,8 @@ def arrive(model: Model, state: State, moved: tuple[Array, Array, Array], facts,
     h, (rounds, solved, status) = model.options.timestep, facts
     finite = is_finite(q, v, act)
     status = state.status | status | bit(Status.NOT_FINITE, ~finite) | bit(Status.NOT_CONVERGED, ~solved & finite)
-    cache = replace(
-        state.cache,
-        acceleration=lax.stop_gradient((v - state.v) / h),
-        iterations=rounds,
-        contacts=names,
-        sides=jnp.maximum(sides, boxes.LOW),
-    )
+    sides = replace(sides, rows=jnp.maximum(sides.rows, boxes.LOW))
+    cache = remember(state, (v - state.v) / h, rounds, **{NAME: sides})
     return State(q, v, act, state.time + h, status, cache)
 
 

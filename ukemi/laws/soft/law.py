@@ -1,6 +1,5 @@
 """MuJoCo's soft contact: the acceleration minimises Gauss' principle plus a penalty on the constraints (eq. 8)."""
 
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from ukemi.implicit.rule import root, straight_through
 from ukemi.implicit.rules import Exact, FromDistance, Rule, require
 from ukemi.laws import integrators
 from ukemi.laws.here import Here, forces, here_of
+from ukemi.laws.memory import remember
 from ukemi.laws.method import Method, columns
 from ukemi.laws.soft import balance, derivative
 from ukemi.laws.soft.problem import Solution
@@ -126,7 +126,7 @@ class Soft(Method):
             | bit(Status.CONTACT_OVERFLOW, motion.contacts.overflow)
             | bit(Status.FAR_OVERFLOW, motion.far_overflow)
         )
-        cache = replace(state.cache, acceleration=lax.stop_gradient(motion.acceleration), iterations=motion.iterations)
+        cache = remember(state, motion.acceleration, motion.iterations)
         return State(moved.q, moved.v, moved.act, state.time + model.options.timestep, status, cache)
 
     def kinds(self, model: Model) -> RowKinds:

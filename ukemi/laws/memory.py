@@ -1,0 +1,57 @@
+"""What laws remember from one step to the next: a state carries it without knowing it.
+
+A law that remembers more than `Cache` has for all of them names a record of arrays, and how it looks before the first
+step. Every state has one of each kind, so that any law may step it, and so that loops keep the structure of states.
+"""
+
+import dataclasses
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ukemi.model.records import Cache, Model, State
+from ukemi.values import Expected
+
+_blanks: dict[str, Callable[[Model], Any]] = {}
+# What the records hold for a model, by the identity of models: no model ever changes.
+_known: dict[int, tuple[weakref.ref, dict[str, tuple[Expected, ...]]]] = {}
+
+
+def remembers(name: str, blank: Callable[[Model], eqx.Module]) -> None:
+    """Give every state a memory of this name: `blank(model)` before the first step."""
+    _blanks[name] = blank
+    _known.clear()
+
+
+def remember(state: State, acceleration, iterations, **laws) -> Cache:
+    """The cache after a step: what all laws leave, and what one remembers by name."""
+    return Cache(jax.lax.stop_gradient(acceleration), iterations, state.cache.laws | laws)
+
+
+def blank_cache(model: Model) -> Cache:
+    """The cache of a state that no law has stepped yet."""
+    return Cache(
+        acceleration=jnp.zeros(model.nv, model.options.timestep.dtype),
+        iterations=jnp.zeros((), jnp.int32),
+        laws={name: blank(model) for name, blank in _blanks.items()},
+    )
+
+
+def memory_shapes(model: Model) -> dict[str, tuple[Expected, ...]]:
+    """What the fields of each law's memory must hold."""
+    key = id(model)
+    found = _known.get(key)
+    if found is not None and found[0]() is model:
+        return found[1]
+    needed = {name: _fields(jax.eval_shape(lambda: blank(model))) for name, blank in _blanks.items()}  # noqa: B023
+    _known[key] = weakref.ref(model, lambda _: _known.pop(key, None)), needed
+    return needed
+
+
+def _fields(record) -> tuple[Expected, ...]:
+    given = [(field.name, getattr(record, field.name)) for field in dataclasses.fields(record)]
+    return tuple(Expected(name, value.shape, value.dtype) for name, value in given)

@@ -1,0 +1,40 @@
+"""What the rigid laws remember: on which sides of their boxes the rows were, which the next step tries first."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Int8, Int32
+
+from ukemi.collide.detect import Contacts
+from ukemi.laws.memory import remembers
+from ukemi.laws.rigid.boxes import LOW
+from ukemi.model.records import Model, State
+from ukemi.model.rows import row_kinds
+
+NAME = "rigid"
+
+
+class Sides(eqx.Module):
+    """Sides of the last step's rows."""
+
+    contacts: Int32[Array, " nc"]  # which contact points there were, −1 for none
+    rows: Int8[Array, " total"]  # side of its box that each row's impulse was on
+
+
+def unknown(model: Model) -> Sides:
+    """Before the first step."""
+    contacts = jnp.full(model.pairs.layout.capacity, -1, jnp.int32)
+    return Sides(contacts, jnp.full(row_kinds(model).total, LOW, jnp.int8))
+
+
+def recalled(state: State) -> Sides:
+    """What a state remembers."""
+    return state.cache.laws[NAME]
+
+
+def names(contacts: Contacts) -> Array:
+    """A number (nc,) for each contact point, −1 where there is none."""
+    return jnp.where(contacts.active, contacts.pair * 16 + contacts.which, -1).astype(jnp.int32)
+
+
+remembers(NAME, unknown)
