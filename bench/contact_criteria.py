@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ukemi.constraints.rows import RowKinds
 from ukemi.laws.rigid import boxes
 from ukemi.laws.rigid import solve as rigid
-from ukemi.model.rows import RowKinds
 
 FOLDER = Path(os.environ.get("UKEMI_SHARED", Path(__file__).parents[2] / "shared")) / "data" / "contactbench"
 

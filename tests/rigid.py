@@ -9,9 +9,9 @@ import numpy as np
 from jax import Array
 
 import ukemi as uk
+from ukemi.constraints.rows import RowKinds, row_kinds
 from ukemi.laws.rigid import impulses
 from ukemi.model.records import as_input
-from ukemi.model.rows import RowKinds, row_kinds
 
 
 class Watched(NamedTuple):
@@ -66,8 +66,8 @@ def roles(kinds: RowKinds):
     """(push, hold, owner) of the rows."""
     row = np.arange(kinds.total)
     contact = np.maximum(row - kinds.scalar, 0) % kinds.dim
-    hold = row < kinds.equality
-    push = np.where(row < kinds.scalar, row >= kinds.equality + kinds.dry, contact == 0)
+    hold = row < kinds.hold
+    push = np.where(row < kinds.scalar, row >= kinds.pushing.start, contact == 0)
     return push, hold, row - contact * (row >= kinds.scalar)
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from rigid import complementarity
+from ukemi.constraints.rows import RowKinds
 from ukemi.laws.rigid import boxes
 from ukemi.laws.rigid import solve as rigid
 from ukemi.laws.rigid.attempt import attempt
 from ukemi.laws.rigid.dantzig import dantzig
 from ukemi.laws.rigid.live import live_rows, on_rows
-from ukemi.model.rows import RowKinds
 
 EXACT = 1e-10
 CONTACTS, COUNT = 4, 2000

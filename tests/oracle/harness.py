@@ -291,7 +291,7 @@ def our_rows(model: uk.Model, method: Soft, now, k: int) -> tuple[Row, Row, list
     """Equality rows, dry friction and limits, and contacts of state k."""
     kinds, rows, found = method.kinds(model), now.rows, now.contacts
     J, aref, D = rows.J[k], rows.aref[k], rows.penalty.D[k]
-    scalar = np.arange(kinds.equality, kinds.scalar)
+    scalar = np.arange(kinds.hold, kinds.scalar)
     scalar = scalar[D[scalar] > 0]
     contacts = []
     for c in np.flatnonzero(found.active[k]) if kinds.contacts else ():
@@ -307,7 +307,7 @@ def our_rows(model: uk.Model, method: Soft, now, k: int) -> tuple[Row, Row, list
             R = 1 / rows.penalty.D_frame[k, c, :dim]
         pair = tuple(model.pairs.layout.geoms[found.pair[k, c]].tolist())
         contacts.append(Contact(pair, found.point[k, c], Row(Jc, ac, R)))
-    equality = slice(kinds.equality)
+    equality = kinds.holding
     return Row(J[equality], aref[equality], 1 / D[equality]), Row(J[scalar], aref[scalar], 1 / D[scalar]), contacts
 
 

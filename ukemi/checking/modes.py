@@ -16,8 +16,9 @@ from jax import Array
 
 from ukemi.collide.detect import Contacts
 from ukemi.collide.primitives import PAIRS
+from ukemi.constraints.block import Block, Frame, Side
 from ukemi.constraints.contacts import MIN_FRICTION, contact_parameters
-from ukemi.constraints.rows import Frame, scalar_blocks
+from ukemi.constraints.rows import RowKinds, row_kinds, scalar_blocks
 from ukemi.constraints.softness import MAX_IMPEDANCE, MIN_IMPEDANCE, TINY
 from ukemi.errors import InputError
 from ukemi.laws.method import Method
@@ -32,7 +33,6 @@ from ukemi.mechanics.fluid import local_velocity
 from ukemi.mechanics.forces import actuation, next_activation, passive
 from ukemi.mechanics.kinematics import Kinematics, velocities
 from ukemi.model.records import Input, Model, State
-from ukemi.model.rows import RowKinds, row_kinds
 from ukemi.model.tree import BALL
 
 DEGENERATE = 1e-7  # singular values of a scaled system that are zero but for rounding
@@ -92,12 +92,12 @@ def _mode(method: Soft, model: Model, state: State, inputs: Input, motion: Motio
     codes, first = [_quaternion_code(model, q), _actuator_code(model, state, inputs, kin)], 0
     if model.options.layout.fluid:
         codes.append(_drag_code(model, kin, v))
-    for block in scalar_blocks(frame, kinds):
-        n = len(block.residual)
+    for block in scalar_blocks(frame):
+        n = len(block)
         soft = _softness_code(model, block.solref, block.solimp, block.depth - block.margin)
         # which side of a joint is nearer shows in the sign of its row
-        side = jnp.sign(block.J).sum(-1) if first >= kinds.equality + kinds.dry else jnp.zeros(n)
-        piece = _scalar_piece(kinds, rows.penalty, x, slice(first, first + n)) + 3 * side.astype(int)
+        side = jnp.sign(block.J).sum(-1) if block.side is Side.PUSH else jnp.zeros(n)
+        piece = _scalar_piece(block, rows.penalty, x, slice(first, first + n)) + 3 * side.astype(int)
         codes += [jnp.where(block.active, code, -1) for code in (soft, piece)]
         first += n
     if kinds.contacts:
@@ -132,14 +132,12 @@ def _softness_code(model: Model, solref: Array, solimp: Array, depth: Array) -> 
     return _pack(low, high, middle, curve, (width <= TINY) + 0, jnp.sign(depth), jnp.sign(power - 1), time, ratio, slow)
 
 
-def _scalar_piece(kinds: RowKinds, penalty: Penalty, x: Array, rows: slice) -> Array:
+def _scalar_piece(block: Block, penalty: Penalty, x: Array, rows: slice) -> Array:
     """Piece of the penalty of the scalar rows of one kind."""
     f, x = -penalty.D[rows] * x[rows], x[rows]
-    if rows.start < kinds.equality:
-        return jnp.zeros_like(x)
-    if rows.start < kinds.equality + kinds.dry:
-        return _between(f, -penalty.limit, penalty.limit)
-    return jnp.sign(x)
+    if block.side is Side.RUB:
+        return _between(f, -cast(Array, block.bound), block.bound)
+    return jnp.zeros_like(x) if block.side is Side.HOLD else jnp.sign(x)
 
 
 def _contact_code(model: Model, kinds: RowKinds, contacts: Contacts, penalty: Penalty, x: Array) -> Array:
@@ -203,7 +201,7 @@ def _rigid_codes(method: LCP, scene: impulses.Scene, z: impulses.Impulses) -> li
     code = _pack(side, z.bounce, reach, jnp.where(own.hold, 0, restore))
     code = jnp.where(p.on & boxed, code, 0)
     scalar = jnp.sign(given.J[: kinds.scalar]).sum(-1)  # which side of a joint is nearer
-    codes = [code[: kinds.scalar], jnp.where(np.arange(kinds.scalar) >= kinds.equality + kinds.dry, scalar, 0)]
+    codes = [code[: kinds.scalar], jnp.where(np.arange(kinds.scalar) >= kinds.pushing.start, scalar, 0)]
     if kinds.contacts:
         rows = code[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
         mixing = _mixing_code(model)[contacts.pair]

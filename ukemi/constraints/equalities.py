@@ -1,44 +1,60 @@
-"""Equality constraints: connect two points, weld two frames, couple two joints."""
+"""Equality constraints: connect two points, weld two frames, couple two joints.
 
+Points that drifted apart may act together, on both bodies where the first one is, so that bodies which turn as one do
+not violate the constraint, and momentum is kept. MuJoCo has each act where it is: what couples a body with its own
+child then resists the turning of both, by a lever as long as the drift.
+"""
+
+from functools import partial
 from typing import NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.constraints.block import Block, Frame, RowKind, Side
 from ukemi.maths import spatial
 from ukemi.mechanics.kinematics import Kinematics, Velocities, accumulate, frames, point_jacobian
 from ukemi.model.records import Model
 
 
-class _Part(NamedTuple):
-    J: Array  # (n, nv)
-    residual: Array  # (n,)
-    depth: Array  # (n,) norm of the constraint's whole residual
-    weight: Array  # (n,)
-    drift: Array  # (n,) J̇ v
-    owner: np.ndarray  # (n,) row of model.equalities
+def _rows_of(model: Model, kind: str) -> np.ndarray:
+    """Rows of `model.equalities` of one type."""
+    return np.nonzero(np.array(model.equalities.layout.type) == kind)[0]
 
 
-def equality_rows(model: Model, kin: Kinematics, velocity: Velocities, q: Array, v: Array, together: bool):
-    """The fields of a `constraints.rows.Block`: all connects, then all welds, then all joint couplings.
+def _block(model: Model, owner: np.ndarray, J: Array, residual: Array, depth: Array, weight: Array, drift: Array):
+    """Rows that belong to rows `owner` (n,) of `model.equalities`."""
+    return Block(
+        side=Side.HOLD,
+        J=J,
+        residual=residual,
+        depth=depth,
+        margin=jnp.zeros_like(residual),
+        weight=weight,
+        solref=model.equalities.solref[owner],
+        solimp=model.equalities.solimp[owner],
+        active=cast(Array, np.ones(len(owner), bool)),
+        drift=drift,
+    )
 
-    together: points that drifted apart act on both bodies where the first one is, so that bodies which turn as one do
-    not violate the constraint, and momentum is kept. MuJoCo has each act where it is: what couples a body with its own
-    child then resists the turning of both, by a lever as long as the drift.
-    """
-    kinds = np.array(model.equalities.layout.type)
-    parts = []
-    for kind, function in (("connect", _points), ("weld", _welds), ("joint", _couplings)):
-        index = np.nonzero(kinds == kind)[0]
-        if len(index):
-            parts += function(model, kin, velocity, q, v, index, together)
-    J, residual, depth, weight, drift = (jnp.concatenate([p[k] for p in parts]) for k in range(5))
-    owner = np.concatenate([p.owner for p in parts])
-    zero = jnp.zeros_like(residual)
-    solref, solimp = model.equalities.solref[owner], model.equalities.solimp[owner]
-    active = cast(Array, np.ones(len(owner), bool))
-    return J, residual, depth, zero, weight, solref, solimp, active, drift
+
+# ---- connects and welds ----------------------------------------------------------------------------------------------
+
+
+def _bodies(model: Model, index: np.ndarray) -> np.ndarray:
+    """The two bodies (n, 2) that each joins; where they are given as sites, those that the sites are fixed to."""
+    layout = model.equalities.layout
+    objects, at_site = layout.objects[index], layout.sites[index][:, None]
+    if not at_site.any():
+        return objects
+    return np.where(at_site, model.sites.layout.body[np.where(at_site, objects, 0)], objects)
+
+
+def _moves(kind: str, rows: int, model: Model) -> np.ndarray:
+    """(n, nv) bool: what moves either body, so many rows of each."""
+    bodies = _bodies(model, _rows_of(model, kind))
+    return np.repeat(model.tree.moves[bodies].any(1), rows, 0)
 
 
 class _Frames(NamedTuple):
@@ -58,12 +74,11 @@ def _joined(model: Model, kin: Kinematics, index: np.ndarray) -> tuple[_Frames, 
         (jnp.where(weld, data[:, 3:6], data[:, 0:3]), jnp.where(weld, data[:, 6:10], unit)),
         (jnp.where(weld, data[:, 0:3], data[:, 3:6]), jnp.broadcast_to(unit, (len(index), 4))),
     )
-    out = []
+    out, at_site, bodies = [], layout.sites[index], _bodies(model, index)
     for side, (pos, quat) in enumerate(local):
-        body, at_site = layout.objects[index, side], layout.sites[index]
+        body = bodies[:, side]
         if at_site.any():
-            site = np.where(at_site, body, 0)
-            body = np.where(at_site, model.sites.layout.body[site], body)
+            site = np.where(at_site, layout.objects[index, side], 0)
             pos = jnp.where(at_site[:, None], model.sites.pos[site], pos)
             quat = jnp.where(at_site[:, None], model.sites.quat[site], quat)
         out.append(_Frames(body, *frames(kin, body, pos, quat)))
@@ -87,29 +102,27 @@ def _relative(model: Model, kin: Kinematics, velocity: Velocities, v: Array, pai
     return jacobian[0] - jacobian[1], drift[0] - drift[1], spin
 
 
-def _points(model: Model, kin: Kinematics, velocity: Velocities, q, v, index: np.ndarray, together) -> list[_Part]:
-    """Residual of the anchor points of connects and welds, three rows each."""
+def _connects(frame: Frame, together: bool) -> Block:
+    """Residual of the anchor points, three rows each."""
+    model, kin, velocity, _, v, _ = frame
+    index = _rows_of(model, "connect")
     pair = _joined(model, kin, index)
     J, drift, _ = _relative(model, kin, velocity, v, pair, together)
     apart = pair[0].pos - pair[1].pos
     weight = cast(Array, sum(model.bodies.invweight[frame.body, 0] for frame in pair))
-    return [_three(J[:, 3:], apart, spatial.safe_norm(apart), weight, drift[:, 3:], index)]
+    return _block(model, np.repeat(index, 3), *_three(J[:, 3:], apart, spatial.safe_norm(apart), weight, drift[:, 3:]))
 
 
-def _three(J: Array, residual: Array, depth: Array, weight: Array, drift: Array, index: np.ndarray) -> _Part:
+def _three(J: Array, residual: Array, depth: Array, weight: Array, drift: Array) -> tuple[Array, ...]:
     """Rows of constraints with three residuals each: (n, 3, nv), (n, 3), (n,), (n,), (n, 3)."""
-    return _Part(
-        lax.collapse(J, 0, 2),  # as a matrix, of no columns where nothing moves
-        residual.reshape(-1),
-        jnp.repeat(depth, 3),
-        jnp.repeat(weight, 3),
-        drift.reshape(-1),
-        np.repeat(index, 3),
-    )
+    J = lax.collapse(J, 0, 2)  # as a matrix, of no columns where nothing moves
+    return J, residual.reshape(-1), jnp.repeat(depth, 3), jnp.repeat(weight, 3), drift.reshape(-1)
 
 
-def _welds(model: Model, kin: Kinematics, velocity: Velocities, q, v, index: np.ndarray, together) -> list[_Part]:
+def _welds(frame: Frame, together: bool) -> Block:
     """Points as of a connect, and the vector part of the relative quaternion: sin(θ/2) times its axis."""
+    model, kin, velocity, _, v, _ = frame
+    index = _rows_of(model, "weld")
     pair = _joined(model, kin, index)
     J, drift, (spin, spin_base) = _relative(model, kin, velocity, v, pair, together)
     scale = model.equalities.data[index, 10][:, None]
@@ -127,14 +140,25 @@ def _welds(model: Model, kin: Kinematics, velocity: Velocities, q, v, index: np.
     apart, angle = pair[0].pos - pair[1].pos, scale * e
     depth = spatial.safe_norm(jnp.concatenate([apart, angle], -1))
     weights = [cast(Array, sum(model.bodies.invweight[frame.body, k] for frame in pair)) for k in (0, 1)]
-    return [
-        _three(J[:, 3:], apart, depth, weights[0], drift[:, 3:], index),
-        _three(J_turn, angle, depth, weights[1], turn_drift, index),
-    ]
+    points = _three(J[:, 3:], apart, depth, weights[0], drift[:, 3:])
+    turns = _three(J_turn, angle, depth, weights[1], turn_drift)
+    parts = (jnp.concatenate(pair) for pair in zip(points, turns, strict=True))
+    return _block(model, np.tile(np.repeat(index, 3), 2), *parts)
 
 
-def _couplings(model: Model, kin: Kinematics, velocity, q: Array, v, index: np.ndarray, together) -> list[_Part]:
+# ---- couplings of joints ---------------------------------------------------------------------------------------------
+
+
+def _coupling_moves(model: Model) -> np.ndarray:
+    joints, dofs = model.equalities.layout.objects[_rows_of(model, "joint")], np.arange(model.nv)
+    own = model.tree.joint_dof[np.maximum(joints, 0)][..., None] == dofs
+    return (own & (joints >= 0)[..., None]).any(1)
+
+
+def _couplings(frame: Frame, _: bool) -> Block:
     """Joint 1 as a quartic polynomial of joint 2, or held at a constant."""
+    model, q = frame.model, frame.q
+    index = _rows_of(model, "joint")
     tree, data = model.tree, model.equalities.data[index]
     first, second = model.equalities.layout.objects[index].T
     coupled, other = second >= 0, np.maximum(second, 0)
@@ -149,4 +173,9 @@ def _couplings(model: Model, kin: Kinematics, velocity, q: Array, v, index: np.n
     inverse = model.joints.invweight
     weight = inverse[tree.joint_dof[first]] + jnp.where(coupled, inverse[tree.joint_dof[other]], 0.0)
     residual = shift[0] - value
-    return [_Part(J.astype(q.dtype), residual, residual, weight, jnp.zeros_like(residual), index)]
+    return _block(model, index, J.astype(q.dtype), residual, residual, weight, jnp.zeros_like(residual))
+
+
+CONNECTS = RowKind("connect", "equality", Side.HOLD, partial(_moves, "connect", 3), _connects)
+WELDS = RowKind("weld", "equality", Side.HOLD, partial(_moves, "weld", 6), _welds)
+COUPLINGS = RowKind("coupling of joints", "equality", Side.HOLD, _coupling_moves, _couplings)

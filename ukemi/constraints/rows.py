@@ -1,119 +1,146 @@
-"""Constraint rows whichever law they serve: equalities, dry friction and limits as blocks, one for each kind.
+"""All constraint rows of a model: a table of kinds, and how many of each side and of contacts there are.
 
-Rows have a fixed order and number: equalities, friction loss, limits, then `dim` rows per contact slot in the
-contact's frame.
+Rows have a fixed order and number: what holds, what rubs, what pushes, kind by kind, then `dim` rows per contact slot
+in the contact's frame. Laws and solvers know rows by their sides alone, so that a new kind is a record in `KINDS`.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.collide.detect import Contacts
-from ukemi.constraints.equalities import equality_rows
-from ukemi.maths import spatial
-from ukemi.maths.maps import pick
-from ukemi.mechanics.kinematics import Kinematics, Velocities
+from ukemi.constraints.block import Block, Frame, RowKind, Side
+from ukemi.constraints.contacts import Lever, contact_jacobian, contact_lever
+from ukemi.constraints.equalities import CONNECTS, COUPLINGS, WELDS
+from ukemi.constraints.joints import DRY_FRICTION, LIMITS
+from ukemi.implicit.rules import FromDistance
 from ukemi.model.records import Model
-from ukemi.model.rows import RowKinds
-from ukemi.model.tree import BALL
+from ukemi.model.tree import Static
+
+KINDS = (CONNECTS, WELDS, COUPLINGS, DRY_FRICTION, LIMITS)  # in the order of their sides
+assert [kind.side for kind in KINDS] == sorted((kind.side for kind in KINDS), key=list(Side).index)
 
 
-class Frame(NamedTuple):
-    """What rows are made from, whichever law they serve."""
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class RowKinds(Static):
+    """How many rows of each side there are, in their order, then contacts × dim."""
 
-    model: Model
-    kin: Kinematics
-    velocity: Velocities
-    q: Array
-    v: Array
-    contacts: Contacts
+    hold: int
+    rub: int
+    push: int  # that are not contacts' normals
+    contacts: int
+    dim: int  # rows per contact
+    cone: str  # pyramidal or elliptic
+    frictionless: bool  # some contact of a frictional model has no friction
+    ahead: FromDistance | None = None  # contacts act from a distance: the law that a gradient rule looks at
 
+    @property
+    def scalar(self) -> int:
+        """Rows that are not contacts."""
+        return self.hold + self.rub + self.push
 
-class Block(NamedTuple):
-    """Rows of one kind before their stiffness is known."""
+    @property
+    def total(self) -> int:
+        """All rows."""
+        return self.scalar + self.contacts * self.dim
 
-    J: Array  # (n, nv)
-    residual: Array  # (n,) position error, that of the row itself
-    depth: Array  # (n,) position error that sets the impedance
-    margin: Array  # (n,)
-    weight: Array  # (n,) diagonal of Â
-    solref: Array  # (n, 2)
-    solimp: Array  # (n, 5)
-    active: Array  # (n,) bool
-    drift: Array  # (n,) J̇ v
+    @property
+    def holding(self) -> slice:
+        """Rows that hold."""
+        return slice(0, self.hold)
 
+    @property
+    def rubbing(self) -> slice:
+        """Rows that rub and are not contacts'."""
+        return slice(self.hold, self.hold + self.rub)
 
-# ---- joints ------------------------------------------------------------------------------------------------------
+    @property
+    def pushing(self) -> slice:
+        """Rows that push and are not contacts'."""
+        return slice(self.hold + self.rub, self.scalar)
 
-
-def _dry_rows(model: Model) -> Block:
-    """One row per dof with friction loss: velocity is the residual, there is no position."""
-    joints, dofs = model.joints, model.joints.layout.dry
-    zero = jnp.zeros(len(dofs), joints.damping.dtype)
-    return Block(
-        J=jnp.eye(model.nv, dtype=zero.dtype)[dofs],
-        residual=zero,
-        depth=zero,
-        margin=zero,
-        weight=joints.invweight[dofs],
-        solref=joints.solref_friction[dofs],
-        solimp=joints.solimp_friction[dofs],
-        active=joints.frictionloss[dofs] != 0,
-        drift=zero,
-    )
+    def of_contacts(self, rows: Array) -> Array:
+        """The part (contacts, dim, ...) of rows (total, ...) that is contacts'."""
+        return rows[self.scalar :].reshape(self.contacts, self.dim, *rows.shape[1:])
 
 
-def _limit_rows(model: Model, q: Array) -> Block:
-    """Limits of hinges and slides (the nearer side, or both where both can act) and of balls."""
-    tree, joints = model.tree, model.joints
-    joint, side = joints.layout.limit_rows.T
-    ball = tree.joint_type[joint] == BALL
-    value = pick(q, tree.joint_qpos[joint])
-    below, above = value - joints.range[joint, 0], joints.range[joint, 1] - value
-    lower = (side < 0) | ((side == 0) & ((below < above) | jnp.isnan(below)))  # NaN is kept, from either end
-    distance, sign = jnp.where(lower, below, above), jnp.where(lower, 1.0, -1.0)
-    first = tree.joint_dof[joint][:, None]
-    J = jnp.where(np.arange(model.nv) == first, sign[:, None], 0.0)
-    if ball.any():
-        adr = np.where(ball, tree.joint_qpos[joint], 0)[:, None] + np.arange(4)
-        turn = spatial.quat_log(spatial.quat_normalize(q[np.minimum(adr, model.nq - 1)]))
-        angle = spatial.safe_norm(turn)
-        axis = turn / jnp.where(angle == 0, 1.0, angle)[:, None]
-        J_ball = -sum(axis[:, k, None] * (np.arange(model.nv) == first + k) for k in range(3))
-        distance = jnp.where(ball, joints.range[joint].max(-1) - angle, distance)
-        J = jnp.where(ball[:, None], J_ball, J)
-    return Block(
-        J=J,
-        residual=distance,
-        depth=distance,
-        margin=joints.margin[joint],
-        weight=joints.invweight[tree.joint_dof[joint]],
-        solref=joints.solref_limit[joint],
-        solimp=joints.solimp_limit[joint],
-        active=~(distance >= joints.margin[joint]),  # NaN, too, so that it is not dropped
-        drift=jnp.zeros_like(distance),
-    )
+def present(model: Model) -> list[tuple[RowKind, np.ndarray]]:
+    """The kinds of which a model has rows, with the dofs (n, nv) that each row may move."""
+    disabled = model.options.layout.disabled
+    kinds = [kind for kind in KINDS if not {kind.flag, "constraint"} & set(disabled)]
+    found = [(kind, kind.moves(model)) for kind in kinds]
+    return [(kind, moves) for kind, moves in found if len(moves)]
 
 
-# ---- all together --------------------------------------------------------------------------------------------------
+def row_kinds(model: Model, cone: str | None = None, ahead: FromDistance | None = None) -> RowKinds:
+    """Number and kinds of the rows of a model; cone: of the file if left out; ahead: contacts act from a distance."""
+    cone, layout = cone or model.options.layout.cone, model.pairs.layout
+    if "constraint" in model.options.layout.disabled:
+        return RowKinds(0, 0, 0, 0, 1, cone, False)
+    found = present(model)
+    hold, rub, push = (sum(len(moves) for kind, moves in found if kind.side is side) for side in Side)
+    dims = {int(d) for group in layout.groups for d in group.condim}
+    return RowKinds(hold, rub, push, layout.capacity, layout.dim, cone, 1 in dims and layout.dim > 1, ahead)
 
 
-def scalar_blocks(frame: Frame, kinds: RowKinds, *, together: bool = False) -> list[Block]:
-    """The rows that are not contacts, kind by kind; together: see `equality_rows`."""
-    model, kin, velocity, q, v, _ = frame
-    blocks = []
-    if kinds.equality:
-        blocks.append(Block(*equality_rows(model, kin, velocity, q, v, together)))
-    if kinds.dry:
-        blocks.append(_dry_rows(model))
-    if kinds.limit:
-        blocks.append(_limit_rows(model, q))
-    return blocks
+def scalar_blocks(frame: Frame, *, together: bool = False) -> list[Block]:
+    """The rows that are not contacts, kind by kind; together: see `constraints.equalities`."""
+    return [kind.block(frame, together) for kind, _ in present(frame.model)]
 
 
-def has_constant_rows(model: Model, kinds: RowKinds) -> bool:
-    """Whether rows that are not contacts have a constant Jacobian: no equalities, no limits of balls."""
-    joint = model.joints.layout.limit_rows[:, 0]
-    return not kinds.equality and not (kinds.limit and (model.tree.joint_type[joint] == BALL).any())
+def constant_dofs(model: Model) -> np.ndarray | None:
+    """The dof (scalar,) that each row moves by plus or minus one, whatever the state; None where some row is not so."""
+    found = present(model)
+    moves = np.concatenate([np.zeros((0, model.nv), bool), *(moves for _, moves in found)])
+    plain = all(kind.side is not Side.HOLD for kind, _ in found) and (moves.sum(1) == 1).all()
+    return moves.argmax(1) if plain and len(moves) else np.zeros(0, int) if plain else None
+
+
+def trees_of_rows(model: Model) -> np.ndarray:
+    """The kinematic trees (scalar, ntree) bool that each row couples or acts on."""
+    tree = model.tree
+    own = tree.body_tree[tree.dof_body][:, None] == np.arange(tree.ntree)
+    return np.concatenate([np.zeros((0, tree.ntree), bool), *(moves @ own for _, moves in present(model))])
+
+
+# ---- as matrix and as map -------------------------------------------------------------------------------------------
+
+
+class RowMap(NamedTuple):
+    """Rows as a linear map from velocities, without the contacts' matrix."""
+
+    J: Array  # (scalar, nv)
+    lever: Lever | None
+    dim: int
+
+    def motion(self, x: Array) -> Array:
+        """J x (total,)."""
+        out = self.J @ x
+        return out if self.lever is None else jnp.concatenate([out, self.lever.motion(x).reshape(-1)])
+
+    def pull(self, f: Array) -> Array:
+        """Jᵀ f (nv,)."""
+        n = len(self.J)
+        out = f[:n] @ self.J
+        return out if self.lever is None else out + self.lever.pull(f[n:].reshape(-1, self.dim))
+
+
+def row_map(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> RowMap:
+    """The rows at a state as a map."""
+    lever = contact_lever(frame.model, frame.kin, frame.contacts, kinds.dim) if kinds.contacts else None
+    return RowMap(_scalar_matrix(frame, blocks), lever, kinds.dim)
+
+
+def row_matrix(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Array:
+    """J (total, nv) at a state."""
+    J = _scalar_matrix(frame, blocks)
+    if not kinds.contacts:
+        return J
+    contacts = contact_jacobian(frame.model, frame.kin, frame.contacts, kinds.dim)
+    return jnp.concatenate([J, contacts.reshape(-1, frame.model.nv)])
+
+
+def _scalar_matrix(frame: Frame, blocks: list[Block]) -> Array:
+    return jnp.concatenate([jnp.zeros((0, frame.model.nv), frame.v.dtype), *(block.J for block in blocks)])

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ukemi.collide.detect import Contacts, detect
-from ukemi.constraints.rows import Frame
+from ukemi.constraints.block import Frame
 from ukemi.mechanics.forces import Actuation, Passive, actuation, passive
 from ukemi.mechanics.forces import applied as applied_wrenches
 from ukemi.mechanics.kinematics import Kinematics, Velocities, of_state, velocities

@@ -8,8 +8,8 @@ import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
+from ukemi.constraints.rows import RowKinds
 from ukemi.maths.maps import rows_where
-from ukemi.model.rows import RowKinds
 from ukemi.xla.batches import one_by_one
 from ukemi.xla.programs import trace
 

@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.constraints.rows import RowKinds
 from ukemi.maths.systems import factored
-from ukemi.model.rows import RowKinds
 
 LOW, CLAMPED, HIGH = -1, 0, 1
 OPENING = -2  # LOW, of an overlap that opens by less than is restored: no solver's, but what follows it may say so
@@ -38,12 +38,12 @@ class Roles(NamedTuple):
 
 @functools.cache
 def roles(kinds: RowKinds) -> Roles:
-    """Roles of rows in their fixed order: equalities, dry friction, limits, contacts."""
+    """Roles of rows in their fixed order."""
     n, first = kinds.total, kinds.scalar
     normals = first + kinds.dim * np.arange(kinds.contacts)
     push, hold, owner = np.zeros(n, bool), np.zeros(n, bool), np.arange(n)
-    hold[: kinds.equality] = True
-    push[kinds.equality + kinds.dry : first] = True
+    hold[kinds.holding] = True
+    push[kinds.pushing] = True
     push[normals] = True
     owner[first:] = np.repeat(normals, kinds.dim)
     return Roles(push, hold, owner)

@@ -5,20 +5,20 @@ step but not cross it, J v⁺ ≥ −φ/h; one that closes with restitution leav
 is not pushed back by velocities, which would add energy, but by a displacement of its own (`restore`).
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ukemi.collide.detect import bounding_capsules
-from ukemi.constraints.contacts import Lever, contact_jacobian, contact_lever, contact_parameters
-from ukemi.constraints.rows import Block, Frame, scalar_blocks
+from ukemi.constraints.block import Block, Frame, Side
+from ukemi.constraints.contacts import contact_jacobian, contact_parameters
+from ukemi.constraints.rows import RowKinds, scalar_blocks
 from ukemi.laws.here import Here, frame_of
 from ukemi.maths import spatial
 from ukemi.mechanics.kinematics import Kinematics, geom_frames, velocities
 from ukemi.model.records import Model
-from ukemi.model.rows import RowKinds
 
 YIELD = 1e-4  # of the displacement against penetration, relative to the inverse weights of what it moves
 
@@ -40,58 +40,17 @@ class Law(NamedTuple):
         return YIELD * self.weight
 
 
-class Rows(NamedTuple):
-    """Rows as a linear map from velocities, without the contacts' matrix."""
-
-    J: Array  # (scalar, nv)
-    lever: Lever | None
-    dim: int
-
-    def motion(self, x: Array) -> Array:
-        """J x (total,)."""
-        out = self.J @ x
-        return out if self.lever is None else jnp.concatenate([out, self.lever.motion(x).reshape(-1)])
-
-    def pull(self, f: Array) -> Array:
-        """Jᵀ f (nv,)."""
-        n = len(self.J)
-        out = f[:n] @ self.J
-        return out if self.lever is None else out + self.lever.pull(f[n:].reshape(-1, self.dim))
-
-
-def scalar_rows(frame: Frame, kinds: RowKinds) -> list[Block]:
+def scalar_rows(frame: Frame) -> list[Block]:
     """The rows that are not contacts, kind by kind."""
-    return scalar_blocks(frame, kinds, together=True)
-
-
-def matrix(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Array:
-    """J (total, nv)."""
-    J = _scalar_matrix(frame, blocks)
-    if not kinds.contacts:
-        return J
-    contacts = contact_jacobian(frame.model, frame.kin, frame.contacts, kinds.dim)
-    return jnp.concatenate([J, contacts.reshape(-1, frame.model.nv)])
-
-
-def _scalar_matrix(frame: Frame, blocks: list[Block]) -> Array:
-    return jnp.concatenate([jnp.zeros((0, frame.model.nv), frame.v.dtype), *(block.J for block in blocks)])
-
-
-def rows(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Rows:
-    """The same as a map."""
-    J = _scalar_matrix(frame, blocks)
-    lever = contact_lever(frame.model, frame.kin, frame.contacts, kinds.dim) if kinds.contacts else None
-    return Rows(J, lever, kinds.dim)
+    return scalar_blocks(frame, together=True)
 
 
 def law(frame: Frame, kinds: RowKinds, blocks: list[Block], moving: Array, h: Array, options: "Stepping") -> Law:
     """The law of rows that move at `moving` = J v (total,), over a duration h [s]."""
-    model = frame.model
     parts, start = [], 0
-    for block, kind in zip(blocks, _names(kinds), strict=True):
-        n = len(block.residual)
-        parts.append(_scalar_law(model, block, kind, moving[start : start + n], h, options))
-        start += n
+    for block in blocks:
+        parts.append(_scalar_law(block, moving[start : start + len(block)], h, options))
+        start += len(block)
     if kinds.contacts:
         parts.append(_contact_law(frame, kinds, moving[start:].reshape(-1, kinds.dim), h, options))
     if not parts:
@@ -112,11 +71,6 @@ class Stepping(NamedTuple):
     explicit: bool  # positions move by the old velocities
 
 
-def _names(kinds: RowKinds) -> list[str]:
-    counts = {"equality": kinds.equality, "dry": kinds.dry, "limit": kinds.limit}
-    return [name for name, n in counts.items() if n]
-
-
 def positive(x: Array) -> Array:
     """max(x, 0), with derivative 0 at 0, where a contact or limit that just touches is clamped, not closing."""
     return jnp.where(x <= 0, 0.0, x)
@@ -127,14 +81,14 @@ def _gap(phi: Array, moving: Array, h: Array, options: Stepping) -> Array:
     return phi + h * moving if options.explicit else phi
 
 
-def _scalar_law(model: Model, block: Block, kind: str, moving: Array, h: Array, options: Stepping) -> Law:
+def _scalar_law(block: Block, moving: Array, h: Array, options: Stepping) -> Law:
     zero = jnp.zeros_like(block.residual)
     on = jnp.ones_like(zero, bool)
-    if kind == "dry":
-        fixed = h * model.joints.frictionloss[model.joints.layout.dry]
-        return Law(on, zero, zero, zero, block.weight, fixed if options.phase == "step" else zero, zero)
+    if block.side is Side.RUB:
+        fixed = h * cast(Array, block.bound) if options.phase == "step" else zero
+        return Law(on, zero, zero, zero, block.weight, fixed, zero)
     phi = block.residual - block.margin
-    if kind == "equality":
+    if block.side is Side.HOLD:
         reach = -phi if options.phase == "place" else zero
         return Law(block.active, reach, zero, -options.correction * phi, block.weight, zero, zero)
     if options.phase == "place":
@@ -163,13 +117,13 @@ def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options
     return Law(*(part.reshape(-1) for part in (on, *columns, weight, jnp.zeros_like(mu), mu)))
 
 
-def drift(here: Here, kinds: RowKinds) -> Array:
+def drift(here: Here) -> Array:
     """How far equalities are from being met, or limits overrun, at the most [m] or [rad]."""
     worst = jnp.zeros((), here.q.dtype)
-    for block, kind in zip(scalar_rows(frame_of(here), kinds), _names(kinds), strict=True):
-        if kind != "dry":
+    for block in scalar_rows(frame_of(here)):
+        if block.side is not Side.RUB:
             phi = block.residual - block.margin
-            worst = jnp.maximum(worst, jnp.max(jnp.abs(phi) if kind == "equality" else -phi))
+            worst = jnp.maximum(worst, jnp.max(jnp.abs(phi) if block.side is Side.HOLD else -phi))
     return worst
 
 

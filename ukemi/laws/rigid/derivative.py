@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.constraints.rows import Frame, has_constant_rows
+from ukemi.constraints.block import Frame
+from ukemi.constraints.rows import RowKinds, constant_dofs, row_kinds, row_map, row_matrix
 from ukemi.implicit.rule import filled, pushforward, root, zero_tangent
 from ukemi.laws.here import Here
 from ukemi.laws.rigid import boxes, conditions, impulse_slopes
@@ -42,7 +43,6 @@ from ukemi.maths import spatial
 from ukemi.mechanics.dynamics import inertial_slope, motion_slopes
 from ukemi.mechanics.force_slopes import damping_slopes, has_plain_forces
 from ukemi.mechanics.kinematics import tangent_vector
-from ukemi.model.rows import RowKinds, row_kinds
 
 
 class Response(NamedTuple):
@@ -167,7 +167,7 @@ def _opening(kinds: RowKinds, scene: Scene, function: Callable[[Array], Array], 
     opening = scene.sides.rows == boxes.OPENING
 
     def of_rows(_):
-        J = conditions.matrix(scene.frame, kinds, conditions.scalar_rows(scene.frame, kinds))
+        J = row_matrix(scene.frame, kinds, conditions.scalar_rows(scene.frame))
         return function(scene.duration * jnp.where(opening[:, None], J, 0.0))
 
     return lax.cond(opening.any(), of_rows, lambda none: none, none) if kinds.total else none
@@ -270,7 +270,7 @@ def _contact_slopes(kinds: RowKinds, stepping: Stepping, z: Impulses, now: Scene
 def _scalar_slopes(kinds: RowKinds, stepping: Stepping, z: Impulses, here: Here, now: Scene) -> Balance:
     """Slopes of rows that are not contacts, in q and v (force, rows) or q (shift, restore)."""
     only, nv = replace(kinds, contacts=0), here.model.nv
-    if has_constant_rows(here.model, only):
+    if constant_dofs(here.model) is not None:
         q, v, restore = impulse_slopes.scalar_slopes(only, stepping, now.frame, z)
         none = jnp.zeros((nv, 2 * nv), q.dtype)
         return Balance(none, none[:, :nv], jnp.concatenate([q, v], -1), restore)
@@ -322,8 +322,8 @@ def _pull_back(stepping: Stepping, z: Impulses, args, wanted: Impulses):
 def _as_wanted(kinds: RowKinds, z: Impulses, scene: Scene, wanted: Array) -> Array:
     """Sides (total,) with the normals that the loss pulls apart separating, and those it presses together clamped."""
     own = boxes.roles(kinds)
-    blocks = conditions.scalar_rows(scene.frame, kinds)
-    slope = conditions.rows(scene.frame, kinds, blocks).motion(scene.inverse @ wanted)
+    blocks = conditions.scalar_rows(scene.frame)
+    slope = row_map(scene.frame, kinds, blocks).motion(scene.inverse @ wanted)
     normal = own.push & (np.arange(kinds.total) >= kinds.scalar)
     side = jnp.where(slope < 0, boxes.LOW, jnp.where(slope > 0, boxes.CLAMPED, z.side))
     side = jnp.where(normal, side, z.side)

@@ -18,6 +18,7 @@ from ukemi import values
 from ukemi.collide.detect import Contacts, detect
 from ukemi.collide.sweep.impacts import first_impact
 from ukemi.constraints.contacts import contact_lever
+from ukemi.constraints.rows import row_kinds
 from ukemi.implicit import rules
 from ukemi.implicit.rule import keep, pushforward
 from ukemi.laws.here import Here, here_of
@@ -29,7 +30,6 @@ from ukemi.laws.rigid.lcp import arrive, report_forces
 from ukemi.laws.rigid.memory import Sides, names, recalled, unknown
 from ukemi.mechanics.kinematics import Kinematics, integrate, kinematics
 from ukemi.model.records import Input, Model, State
-from ukemi.model.rows import row_kinds
 from ukemi.status import Status, bit
 
 TOUCH = 1e-7  # distance up to which contacts take part in an impact [m]; impacts are found at 1e-10
@@ -195,7 +195,7 @@ def _placed(model: Model, inputs: Input, q: Array) -> tuple[Array, Array]:
         q, sure = at
         kin, contacts = _poses(model, inputs, q, 1e-4)
         here = _instant(model, inputs, kin, contacts, q, jnp.zeros(model.nv, q.dtype))
-        needed = _misplaced(here) | first if kinds.equality else _misplaced(here)
+        needed = _misplaced(here) | first if kinds.hold else _misplaced(here)
         moved, known = lax.cond(needed, partial(_displaced, model), lambda here: (here.q, jnp.ones((), bool)), here)
         return (moved, sure & known), None
 
@@ -204,9 +204,8 @@ def _placed(model: Model, inputs: Input, q: Array) -> tuple[Array, Array]:
 
 def _misplaced(here: Here) -> Array:
     """Whether something overlaps or has drifted apart."""
-    kinds = row_kinds(here.model)
     deepest = jnp.where(here.contacts.active, here.contacts.distance, 0.0).min(initial=0.0)
-    drift = conditions.drift(here, kinds)
+    drift = conditions.drift(here)
     return (deepest < -ALLOWED) | (drift > ALLOWED)
 
 

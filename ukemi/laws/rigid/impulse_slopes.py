@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.constraints.block import Frame
 from ukemi.constraints.contact_slopes import Change, Follow, Turning, ridden, wrench_slopes
 from ukemi.constraints.contacts import contact_parameters
-from ukemi.constraints.rows import Frame
+from ukemi.constraints.rows import RowKinds
 from ukemi.laws.rigid import conditions
 from ukemi.laws.rigid.boxes import CLAMPED, OPENING, roles
 from ukemi.laws.rigid.conditions import Stepping
-from ukemi.model.rows import RowKinds
 
 
 class Motion(NamedTuple):
@@ -102,8 +102,8 @@ def scalar_slopes(kinds: RowKinds, stepping: Stepping, frame: Frame, z) -> tuple
     none = jnp.zeros((0, nv), frame.v.dtype)
     q, v, restore = [none], [none], [none]
     start = 0
-    for block in conditions.scalar_rows(frame, kinds):
-        rows = slice(start, start + len(block.residual))
+    for block in conditions.scalar_rows(frame):
+        rows = slice(start, start + len(block))
         start = rows.stop
         phi = block.residual - block.margin
         held = (own.push[rows] & (z.side[rows] == CLAMPED))[:, None]

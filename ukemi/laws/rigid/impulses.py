@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.constraints.rows import Frame
+from ukemi.constraints.block import Frame
+from ukemi.constraints.rows import RowKinds, row_kinds, row_map, row_matrix
 from ukemi.laws.here import Here, applied, forces, frame_of
 from ukemi.laws.integrators import takes_slope
 from ukemi.laws.rigid import boxes, conditions
@@ -30,7 +31,6 @@ from ukemi.mechanics.dynamics import inertial_force, motion_force, smooth
 from ukemi.mechanics.forces import on_joints
 from ukemi.mechanics.kinematics import velocities
 from ukemi.model.records import Model
-from ukemi.model.rows import RowKinds, row_kinds
 
 
 class Impulses(NamedTuple):
@@ -114,8 +114,8 @@ def problem(scene: Scene, kinds: RowKinds, stepping: Stepping) -> Problem:
     Rows that point where nothing can move, such as out of the plane of a planar robot, have rounding errors for a
     Jacobian. They are switched off: scaled like the others, they would lock whatever those point at.
     """
-    blocks = conditions.scalar_rows(scene.frame, kinds)
-    J = conditions.matrix(scene.frame, kinds, blocks)
+    blocks = conditions.scalar_rows(scene.frame)
+    J = row_matrix(scene.frame, kinds, blocks)
     moving, free = J @ scene.frame.v, J @ scene.free
     law, own = conditions.law(scene.frame, kinds, blocks, moving, scene.duration, stepping), boxes.roles(kinds)
     rebound = conditions.rebound(law, moving)
@@ -231,8 +231,8 @@ def imbalance(stepping: Stepping, z: Impulses, here: Here, duration: Array) -> B
 def row_balance(kinds: RowKinds, stepping: Stepping, z: Impulses, here: Here, duration: Array) -> Balance:
     """The rows' part of the residual."""
     frame = frame_of(here)
-    blocks, own = conditions.scalar_rows(frame, kinds), boxes.roles(kinds)
-    rows = conditions.rows(frame, kinds, blocks)
+    blocks, own = conditions.scalar_rows(frame), boxes.roles(kinds)
+    rows = row_map(frame, kinds, blocks)
     moving, moved = rows.motion(here.v), rows.motion(z.v)
     law = conditions.law(frame, kinds, blocks, moving, duration, stepping)
     opening = law.on & (z.side == boxes.OPENING)

@@ -10,6 +10,7 @@ from jax import Array, lax
 
 from ukemi import values
 from ukemi.collide.detect import Contacts, detect
+from ukemi.constraints.rows import row_kinds
 from ukemi.errors import GradientError
 from ukemi.implicit import rules
 from ukemi.implicit.rule import without_derivative
@@ -23,7 +24,6 @@ from ukemi.laws.rigid.impulses import Impulses
 from ukemi.laws.rigid.memory import NAME, Sides, names, recalled
 from ukemi.mechanics.kinematics import Kinematics, integrate, of_state
 from ukemi.model.records import Input, Model, State
-from ukemi.model.rows import row_kinds
 from ukemi.status import Status, bit, is_finite
 from ukemi.xla.stages import compact
 

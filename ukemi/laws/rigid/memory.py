@@ -6,10 +6,10 @@ from jax import Array
 from jaxtyping import Int8, Int32
 
 from ukemi.collide.detect import Contacts
+from ukemi.constraints.rows import row_kinds
 from ukemi.laws.memory import remembers
 from ukemi.laws.rigid.boxes import LOW
 from ukemi.model.records import Model, State
-from ukemi.model.rows import row_kinds
 
 NAME = "rigid"
 

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from jax import Array
 
-from ukemi.constraints.rows import Frame
+from ukemi.constraints.block import Frame
+from ukemi.constraints.rows import RowKinds
 from ukemi.laws import integrators
 from ukemi.laws.here import Here, applied, forces, frame_of
 from ukemi.laws.soft.rows import Rows, constraint_force, constraint_rows
 from ukemi.mechanics.dynamics import Smooth, inertial_force, motion_force
 from ukemi.mechanics.kinematics import velocities
-from ukemi.model.rows import RowKinds
 
 
 class Scene(NamedTuple):

@@ -8,6 +8,7 @@ from jax import Array
 
 from ukemi.collide.detect import Contacts
 from ukemi.constraints.contacts import ContactParameters, contact_parameters
+from ukemi.constraints.rows import RowKinds
 from ukemi.constraints.softness import (
     TINY,
     Softness,
@@ -17,7 +18,6 @@ from ukemi.constraints.softness import (
     stiffness_damping,
 )
 from ukemi.model.records import Model
-from ukemi.model.rows import RowKinds
 
 
 class ContactLaw(NamedTuple):

@@ -16,7 +16,7 @@ from jax import Array, lax
 from ukemi.collide.response import OnContact
 from ukemi.collide.response import pull as pull_on_shapes
 from ukemi.constraints.contact_slopes import Follow
-from ukemi.constraints.rows import has_constant_rows
+from ukemi.constraints.rows import RowKinds, constant_dofs
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, pushforward, unmoved
 from ukemi.laws import integrators
@@ -46,7 +46,6 @@ from ukemi.mechanics.kinematics import (
     tangent_vector,
     velocities,
 )
-from ukemi.model.rows import RowKinds
 from ukemi.xla.batches import one_by_one
 from ukemi.xla.stages import compact
 
@@ -87,7 +86,7 @@ class _Curved(NamedTuple):
 
 def _curved(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> _Curved:
     there, H, rows, pushes = scene(here, dyn, jnp.zeros_like(a))._replace(warm=a), dyn.M, None, None
-    if kinds.scalar and has_constant_rows(here.model, kinds):
+    if kinds.scalar and constant_dofs(here.model) is not None:
         rows = slopes.diagonal_slopes(kinds, there.frame, a)
         H = H + jnp.diag(rows[2])
     elif kinds.scalar:
@@ -164,7 +163,7 @@ def _contact_pull(kinds: RowKinds, there: Scene, pushes: slopes.Pushes) -> tuple
 def _open_force(kinds: RowKinds, a: Array, here: Here) -> Array:
     """τ, and the constraint forces that have no closed form."""
     force = applied(here)
-    return force if has_constant_rows(here.model, kinds) else force + scalar_force(kinds, a, here)
+    return force if constant_dofs(here.model) is not None else force + scalar_force(kinds, a, here)
 
 
 def _pulled(function, here: Here, w: Array) -> ForceSlopes:
@@ -225,7 +224,7 @@ def _taken_slopes(integrator: str, e: Array, here: Here) -> ForceSlopes:
 
 def _open_slopes(kinds: RowKinds, here: Here, a: Array) -> ForceSlopes:
     """Slopes of `_open_force`."""
-    if has_constant_rows(here.model, kinds):
+    if constant_dofs(here.model) is not None:
         return applied_slopes(here)
     if applies_plain_forces(here):
         return jax.tree.map(jnp.add, applied_slopes(here), columns_of(partial(scalar_force, kinds, a), here))

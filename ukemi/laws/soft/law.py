@@ -10,6 +10,7 @@ from jax import Array, lax
 
 from ukemi import values
 from ukemi.collide.detect import Contacts, detect
+from ukemi.constraints.rows import RowKinds, row_kinds
 from ukemi.implicit.rule import root, straight_through
 from ukemi.implicit.rules import Exact, FromDistance, Rule, require
 from ukemi.laws import integrators
@@ -25,7 +26,6 @@ from ukemi.mechanics.forces import Actuation, Passive, passive
 from ukemi.mechanics.forces import applied as applied_wrenches
 from ukemi.mechanics.kinematics import Kinematics, velocities
 from ukemi.model.records import Input, Model, State
-from ukemi.model.rows import RowKinds, row_kinds
 from ukemi.status import Status, bit, is_finite
 from ukemi.xla.stages import compact
 

@@ -10,11 +10,11 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jax import Array, lax
 
+from ukemi.constraints.rows import RowKinds
 from ukemi.laws.slots import CHUNK
 from ukemi.laws.soft.penalty import active_contacts, apply_hessian, penalty_force, penalty_hessian
 from ukemi.laws.soft.problem import Point, Problem, evaluate, solution
 from ukemi.maths import spatial
-from ukemi.model.rows import RowKinds
 
 
 def hessian(kinds: RowKinds, problem: Problem, x: Array, active: Array) -> Array:

@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ukemi.constraints.rows import RowKinds
 from ukemi.maths import spatial
-from ukemi.model.rows import RowKinds
 
 
 class Penalty(NamedTuple):
     """Stiffness of the penalty; D = 1/R is zero on rows that are not active."""
 
     D: Array  # (scalar,) inverse regulariser of the scalar rows
-    limit: Array  # (dry,) largest dry friction [N] or [N m]
+    bound: Array  # (rub,) largest force of those that rub [N] or [N m]
     D_edge: Array  # (nc,) pyramid: of every edge; elliptic: unused
     D_frame: Array  # (nc, dim) elliptic: of each direction; pyramid: of the normal of frictionless contacts
     friction: Array  # (nc, dim - 1) coefficients, 0 in directions beyond the contact's own dimension
@@ -30,29 +30,26 @@ def penalty_force(kinds: RowKinds, penalty: Penalty, x: Array) -> Array:
     """Constraint force −∇s (total,) at x (total,)."""
     n = kinds.scalar
     f = -penalty.D * x[:n]
-    parts = [f[: kinds.equality]]
-    if kinds.dry:
-        parts.append(jnp.clip(f[kinds.equality : n - kinds.limit], -penalty.limit, penalty.limit))
-    parts.append(jnp.maximum(f[n - kinds.limit :], 0.0))
+    parts = [f[kinds.holding]]
+    if kinds.rub:
+        parts.append(jnp.clip(f[kinds.rubbing], -penalty.bound, penalty.bound))
+    parts.append(jnp.maximum(f[kinds.pushing], 0.0))
     if kinds.contacts:
-        frame = x[n:].reshape(kinds.contacts, kinds.dim)
-        parts.append(_contact_force(kinds, penalty, frame).reshape(-1))
+        parts.append(_contact_force(kinds, penalty, kinds.of_contacts(x)).reshape(-1))
     return jnp.concatenate(parts)
 
 
 def penalty_hessian(kinds: RowKinds, penalty: Penalty, x: Array) -> tuple[Array, Array]:
     """H[s] at x: diagonal (scalar,) of the scalar rows, blocks (nc, dim, dim) of the contacts."""
-    n = kinds.scalar
-    r = x[:n]
-    stiff = [penalty.D[: kinds.equality]]
-    if kinds.dry:
-        rows = slice(kinds.equality, n - kinds.limit)
-        stiff.append(jnp.where(jnp.abs(penalty.D[rows] * r[rows]) < penalty.limit, penalty.D[rows], 0.0))
-    stiff.append(jnp.where(r[n - kinds.limit :] < 0, penalty.D[n - kinds.limit :], 0.0))
+    D = penalty.D
+    stiff = [D[kinds.holding]]
+    if kinds.rub:
+        rows = kinds.rubbing
+        stiff.append(jnp.where(jnp.abs(D[rows] * x[rows]) < penalty.bound, D[rows], 0.0))
+    stiff.append(jnp.where(x[kinds.pushing] < 0, D[kinds.pushing], 0.0))
     if not kinds.contacts:
         return jnp.concatenate(stiff), jnp.zeros((0, kinds.dim, kinds.dim), x.dtype)
-    frame = x[n:].reshape(kinds.contacts, kinds.dim)
-    return jnp.concatenate(stiff), _contact_hessian(kinds, penalty, frame)
+    return jnp.concatenate(stiff), _contact_hessian(kinds, penalty, kinds.of_contacts(x))
 
 
 def apply_hessian(kinds: RowKinds, blocks: tuple[Array, Array], y: Array) -> Array:

@@ -18,11 +18,11 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jax import Array, lax
 
+from ukemi.constraints.rows import RowKinds
 from ukemi.laws.soft import ray
 from ukemi.laws.soft.penalty import Penalty, penalty_force
 from ukemi.laws.soft.problem import Point, Problem, evaluate, solution
 from ukemi.laws.soft.stall import first_record, record, stalled
-from ukemi.model.rows import RowKinds
 
 PROBATION = 16  # sweeps without improvement after which the momentum is halved
 
@@ -144,8 +144,8 @@ def _dual(kinds: RowKinds, problem: Problem, factor) -> tuple[Lines, ray.Cones]:
         D.append(_edge_stiffness(kinds, penalty).reshape(-1))
     J, aref, D = (jnp.concatenate(part) for part in (J, aref, D))
     active = D > 0
-    high = jnp.full_like(aref, jnp.inf).at[kinds.equality : kinds.equality + kinds.dry].set(penalty.limit)
-    two_sided = np.arange(len(aref)) < kinds.equality + kinds.dry
+    high = jnp.full_like(aref, jnp.inf).at[kinds.rubbing].set(penalty.bound)
+    two_sided = np.arange(len(aref)) < kinds.pushing.start
     lines = Lines(
         J=J,
         W=jsl.cho_solve(factor, J.T).T,

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
+from ukemi.constraints.rows import RowKinds
 from ukemi.laws.soft.penalty import penalty_force
 from ukemi.laws.soft.rows import Rows
-from ukemi.model.rows import RowKinds
 
 
 class Solution(NamedTuple):

@@ -6,15 +6,14 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from ukemi.constraints.contacts import contact_jacobian, contact_lever
-from ukemi.constraints.rows import Block, Frame, scalar_blocks
+from ukemi.constraints.block import Block, Frame
+from ukemi.constraints.rows import RowKinds, row_map, row_matrix, scalar_blocks
 from ukemi.constraints.softness import TINY, Softness, impedance, stiffness_damping
 from ukemi.laws.here import Here, frame_of
 from ukemi.laws.soft.contacts import ContactLaw, contact_law
 from ukemi.laws.soft.penalty import Penalty, penalty_force
 from ukemi.maths import spatial
 from ukemi.model.records import Model
-from ukemi.model.rows import RowKinds
 
 
 class Rows(NamedTuple):
@@ -40,16 +39,33 @@ def row_softness(model: Model, block: Block, residual: Array, depth: Array) -> S
     return Softness(k * d * (residual - block.margin), b, (1 - d) / d * block.weight)
 
 
+class ScalarRows(NamedTuple):
+    """What the soft law makes of the rows that are not contacts."""
+
+    aref: Array  # (scalar,)
+    D: Array  # (scalar,)
+    bound: Array  # (rub,)
+
+
+def scalar_rows(frame: Frame, blocks: list[Block]) -> ScalarRows:
+    """Reference accelerations, stiffness and bounds of blocks."""
+    aref, D, bound = ([jnp.zeros(0, frame.q.dtype)] for _ in range(3))
+    for block in blocks:
+        a, _, stiff = reference(frame.model, block, frame.v)
+        aref.append(a)
+        D.append(stiff)
+        bound += [] if block.bound is None else [block.bound]
+    return ScalarRows(jnp.concatenate(aref), jnp.concatenate(D), jnp.concatenate(bound))
+
+
 def constraint_rows(frame: Frame, kinds: RowKinds) -> Rows:
     """All rows at a state."""
-    J, aref, D = _scalar_rows(frame, kinds)
-    law = _no_law(kinds, frame.q.dtype)
+    blocks = scalar_blocks(frame)
+    J, scalar, law = row_matrix(frame, kinds, blocks), scalar_rows(frame, blocks), _no_law(kinds, frame.q.dtype)
     if kinds.contacts:
-        J_contact = contact_jacobian(frame.model, frame.kin, frame.contacts, kinds.dim)
-        moving = (J_contact.reshape(-1, frame.model.nv) @ frame.v).reshape(-1, kinds.dim)
-        law = contact_law(frame.model, frame.contacts, kinds, moving)
-        J = jnp.concatenate([J, J_contact.reshape(-1, frame.model.nv)])
-    return spatial.materialize(Rows(J, jnp.concatenate([aref, law.aref.reshape(-1)]), _penalty(frame.model, D, law)))
+        law = contact_law(frame.model, frame.contacts, kinds, kinds.of_contacts(J @ frame.v))
+    aref = jnp.concatenate([scalar.aref, law.aref.reshape(-1)])
+    return spatial.materialize(Rows(J, aref, _penalty(scalar, law)))
 
 
 def constraint_force(frame: Frame, a: Array, kinds: RowKinds) -> tuple[Array, Array]:
@@ -57,36 +73,18 @@ def constraint_force(frame: Frame, a: Array, kinds: RowKinds) -> tuple[Array, Ar
 
     Contacts take part without their Jacobian, so that derivatives of this function pass vectors around, not matrices.
     """
-    J, aref, D = _scalar_rows(frame, kinds)
-    x, law = [J @ a - aref], _no_law(kinds, frame.q.dtype)
-    if kinds.contacts:
-        lever = contact_lever(frame.model, frame.kin, frame.contacts, kinds.dim)
-        law = contact_law(frame.model, frame.contacts, kinds, lever.motion(frame.v))
-        x.append((lever.motion(a) - law.aref).reshape(-1))
-    force = penalty_force(kinds, _penalty(frame.model, D, law), jnp.concatenate(x))
-    pull = force[: kinds.scalar] @ J
-    if kinds.contacts:
-        pull = pull + lever.pull(force[kinds.scalar :].reshape(-1, kinds.dim))
-    return force, pull
+    blocks = scalar_blocks(frame)
+    rows, scalar, law = row_map(frame, kinds, blocks), scalar_rows(frame, blocks), _no_law(kinds, frame.q.dtype)
+    if rows.lever is not None:
+        law = contact_law(frame.model, frame.contacts, kinds, rows.lever.motion(frame.v))
+    aref = jnp.concatenate([scalar.aref, law.aref.reshape(-1)])
+    force = penalty_force(kinds, _penalty(scalar, law), rows.motion(a) - aref)
+    return force, rows.pull(force)
 
 
 def scalar_force(kinds: RowKinds, a: Array, here: Here) -> Array:
     """Jᵀ f (nv,) of the rows that are not contacts, at acceleration a (nv,)."""
-    J, aref, D = _scalar_rows(frame_of(here), kinds)
-    only = dataclasses.replace(kinds, contacts=0)
-    return penalty_force(only, _penalty(here.model, D, _no_law(kinds, a.dtype)), J @ a - aref) @ J
-
-
-def _scalar_rows(frame: Frame, kinds: RowKinds):
-    """J, a_ref and D of the rows that are not contacts."""
-    model, dtype = frame.model, frame.q.dtype
-    J, aref, D = [jnp.zeros((0, model.nv), dtype)], [jnp.zeros(0, dtype)], [jnp.zeros(0, dtype)]
-    for block in scalar_blocks(frame, kinds):
-        a, _, stiff = reference(model, block, frame.v)
-        J.append(block.J)
-        aref.append(a)
-        D.append(stiff)
-    return jnp.concatenate(J), jnp.concatenate(aref), jnp.concatenate(D)
+    return constraint_force(frame_of(here), a, dataclasses.replace(kinds, contacts=0))[1]
 
 
 def _no_law(kinds: RowKinds, dtype) -> ContactLaw:
@@ -95,5 +93,5 @@ def _no_law(kinds: RowKinds, dtype) -> ContactLaw:
     return ContactLaw(frame, empty, frame, frame[:, 1:], empty)
 
 
-def _penalty(model: Model, D: Array, law: ContactLaw) -> Penalty:
-    return Penalty(D, model.joints.frictionloss[model.joints.layout.dry], *law[1:])
+def _penalty(scalar: ScalarRows, law: ContactLaw) -> Penalty:
+    return Penalty(scalar.D, scalar.bound, *law[1:])

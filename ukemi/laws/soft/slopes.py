@@ -1,5 +1,6 @@
 """Dense derivatives of the soft law's constraint force in closed form: what `linearize` is made of."""
 
+import dataclasses
 from typing import NamedTuple, cast
 
 import jax
@@ -7,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.constraints.block import Block, Frame
 from ukemi.constraints.contact_slopes import Change, Follow, Pull, Turning, ridden, times, turning_pull, wrench_slopes
 from ukemi.constraints.contacts import contact_jacobian, contact_parameters
-from ukemi.constraints.rows import Frame, has_constant_rows, scalar_blocks
+from ukemi.constraints.rows import RowKinds, constant_dofs, scalar_blocks
 from ukemi.laws.soft.contacts import contact_law, contact_softness
 from ukemi.laws.soft.penalty import Penalty, penalty_force, penalty_hessian
-from ukemi.laws.soft.rows import reference, row_softness
+from ukemi.laws.soft.rows import reference, row_softness, scalar_rows
 from ukemi.maths import spatial
 from ukemi.model.records import Model
-from ukemi.model.rows import RowKinds
 
 
 class ConstraintSlopes(NamedTuple):
@@ -55,7 +56,7 @@ def contact_pushes(kinds: RowKinds, frame: Frame, a: Array, v: Array) -> Pushes:
     model, contacts, dim = frame.model, frame.contacts, kinds.dim
     prm = contact_parameters(model, contacts.pair)
     law = contact_law(model, contacts, kinds, v[:, :dim])
-    only = RowKinds(0, 0, 0, kinds.contacts, dim, kinds.cone, kinds.frictionless)
+    only = dataclasses.replace(kinds, hold=0, rub=0, push=0)
     empty = jnp.zeros(0, a.dtype)
     penalty = Penalty(empty, empty, *law[1:])
     x = (a[:, :dim] - law.aref).reshape(-1)
@@ -112,9 +113,9 @@ def contact_pull(kinds: RowKinds, frame: Frame, a: Array, w: Array, pushes: Push
 def row_slopes(kinds: RowKinds, frame: Frame, a: Array) -> ConstraintSlopes:
     """Slopes of dry friction and of limits of hinges and slides, whose Jacobians are constant; the curvature of all.
 
-    Where other rows are among them (`has_constant_rows`), only the curvature: their slopes are left to AD.
+    Where other rows are among them (`constant_dofs`), only the curvature: their slopes are left to AD.
     """
-    if has_constant_rows(frame.model, kinds):
+    if constant_dofs(frame.model) is not None:
         diagonals = diagonal_slopes(kinds, frame, a)
         return ConstraintSlopes(*(jnp.diag(diagonals[k]) for k in range(3)))
     nothing = jnp.zeros((len(a), len(a)), a.dtype)
@@ -126,29 +127,26 @@ def diagonal_slopes(kinds: RowKinds, frame: Frame, a: Array) -> Array:
     """Diagonals (3, nv) of the slopes of constant rows in q and v and of their curvature, which are nothing else: each
     row moves one dof, by plus or minus one.
     """
-    model = frame.model
     _, stiff, damped, nearer = (jnp.concatenate(part) for part in _row_changes(kinds, frame, a))
-    nearer = jnp.where(np.arange(len(nearer)) < kinds.dry, 0.0, nearer)  # dry friction has no position
-    joint = model.joints.layout.limit_rows[:, 0] if kinds.limit else np.zeros(0, int)
-    dofs = np.concatenate([model.joints.layout.dry if kinds.dry else joint[:0], model.tree.joint_dof[joint]])
-    own = (dofs[:, None] == np.arange(model.nv)).astype(a.dtype)
+    nearer = jnp.where(np.arange(len(nearer)) < kinds.rub, 0.0, nearer)  # what rubs has no position
+    dofs = cast(np.ndarray, constant_dofs(frame.model))
+    own = (dofs[:, None] == np.arange(len(a))).astype(a.dtype)
     return jnp.stack([nearer, damped, -stiff]) @ own
 
 
 def _row_changes(kinds: RowKinds, frame: Frame, a: Array) -> tuple[list, list, list, list]:
     """J of rows that are not contacts, and how their forces follow J a, J v and the position error, kind by kind."""
     J, stiff, damped, nearer = [], [], [], []
-    blocks = scalar_blocks(frame, kinds)
+    blocks = scalar_blocks(frame)
     laws = [reference(frame.model, block, frame.v) for block in blocks]
-    D = jnp.concatenate([law[2] for law in laws])
     x = jnp.concatenate([block.J @ a - law[0] for block, law in zip(blocks, laws, strict=True)])
-    limit = frame.model.joints.frictionloss[frame.model.joints.layout.dry]
-    empty = Penalty(D, limit, *(jnp.zeros((0, 1), a.dtype),) * 4)
-    only = RowKinds(kinds.equality, kinds.dry, kinds.limit, 0, 1, kinds.cone, False)
+    _, D, bound = scalar_rows(frame, blocks)
+    empty = Penalty(D, bound, *(jnp.zeros((0, 1), a.dtype),) * 4)
+    only = dataclasses.replace(kinds, contacts=0)
     force, P = penalty_force(only, empty, x), -penalty_hessian(only, empty, x)[0]
     start = 0
     for block, (_, R, _) in zip(blocks, laws, strict=True):
-        rows = slice(start, start + len(block.residual))
+        rows = slice(start, start + len(block))
         start = rows.stop
         soft, change = _softness_slope(frame.model, block)
         J.append(block.J)
@@ -158,7 +156,7 @@ def _row_changes(kinds: RowKinds, frame: Frame, a: Array) -> tuple[list, list, l
     return J, stiff, damped, nearer
 
 
-def _softness_slope(model: Model, block):
+def _softness_slope(model: Model, block: Block):
     """Softness of rows whose two position errors are one, and its derivative in it."""
 
     def of_distance(distance):

@@ -2,13 +2,13 @@
 
 import jax.numpy as jnp
 
+from ukemi.constraints.rows import RowKinds
 from ukemi.implicit.rule import without_derivative
 from ukemi.laws.slots import with_slots
 from ukemi.laws.soft.cg import cg
 from ukemi.laws.soft.newton import newton
 from ukemi.laws.soft.pgs import pgs
 from ukemi.laws.soft.problem import Problem, Solution
-from ukemi.model.rows import RowKinds
 
 SOLVERS = {"Newton": newton, "CG": cg, "PGS": pgs}
 
