@@ -3,6 +3,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# What builds the documentation; no other target needs it
+DOCS_STAMP := $(VENV)/.installed-docs
 # Set PYTHON to choose another interpreter, ARGS to pass arguments on: make test ARGS="-k humanoid -x"
 PYTHON ?=
 ARGS ?=
@@ -12,7 +14,7 @@ MINUTES ?= 10
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz smoke bench lint clean
+.PHONY: help demo test test-all fuzz smoke bench docs lint clean
 
 help:
 	@echo "make demo       simulate a robot and write a replay that opens in a browser"
@@ -20,6 +22,7 @@ help:
 	@echo "make fuzz       look for wrong derivatives and raw errors at random, for MINUTES=10"
 	@echo "make smoke      build a wheel and try it in an environment of its own"
 	@echo "make bench      time Ukemi against MuJoCo"
+	@echo "make docs       build the documentation into out/site"
 	@echo "make lint       ruff and pyright"
 	@echo "make clean      remove .venv and outputs"
 
@@ -72,6 +75,19 @@ smoke: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py $(ARGS)
+
+$(DOCS_STAMP): $(STAMP)
+	@echo "Installing what builds the documentation into $(VENV)"; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]' || { \
+	  echo "Installation failed: see pip's message above. A network connection is needed this first time." >&2; \
+	  exit 1; \
+	}; \
+	touch $(DOCS_STAMP)
+
+# Broken links, pages that no menu lists and names that are not found are errors.
+docs: $(DOCS_STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+	@echo "Open out/site/index.html"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

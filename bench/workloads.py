@@ -1,4 +1,4 @@
-"""What is timed: each workload is a record of a robot, how it is set up, and what the design promises for it."""
+"""What is timed: each workload is a robot, how it is set up, and what docs/performance.md promises for it."""
 
 import dataclasses
 

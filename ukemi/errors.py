@@ -6,7 +6,7 @@ class UkemiError(Exception):
 
 
 class ModelFileError(UkemiError):
-    """The robot file is missing, malformed or empty."""
+    """The robot file is missing, malformed or empty, or holds values that mean nothing."""
 
 
 class UnsupportedModelError(UkemiError):

@@ -13,7 +13,18 @@ from ukemi.values import kind
 
 
 class Status(enum.IntFlag):
-    """Why a simulated state should not be trusted."""
+    """Why a simulated state should not be trusted.
+
+    Attributes:
+        OK: nothing is wrong.
+        NOT_CONVERGED: the constraint solver did not converge.
+        CONTACT_OVERFLOW: more contacts arose than the model can hold, and the farthest were dropped.
+        NOT_FINITE: a position, velocity or activation is infinite or NaN.
+        TOO_MANY_IMPACTS: more impacts followed each other in a step than `uk.Impact` resolves; the motion stopped.
+        STEPS_EXHAUSTED: `uk.Adaptive` ran out of steps before the end of a time step; the motion is cut short.
+        FAR_OVERFLOW: more contacts lay within the width of `uk.FromDistance` than the model can hold; gradients see
+            only the nearest.
+    """
 
     OK = 0
     NOT_CONVERGED = 1

@@ -65,10 +65,16 @@ MOVING = ("q", "v", "act", "time")  # the fields that have derivatives
 def initial_state(
     model: Model, keyframe: str | int | None = None, *, batch: int | None = None, q=None, v=None, act=None, device=None
 ) -> State:
-    """State at qpos0 or at a keyframe; q (nq,), v (nv,), act (na,) replace its parts, with their gradients.
+    """State at qpos0 or at a keyframe, parts of which may be replaced by tensors, with their gradients.
 
-    batch: number of equal robots along a leading axis, along which q, v and act may differ; device: torch's, the
-    model's own if left out.
+    Args:
+        model: the robot.
+        keyframe: name or index of a stored configuration; qpos0 at rest if left out.
+        batch: number of equal robots along a leading axis, along which q, v and act may differ.
+        q: positions (nq,) in its place.
+        v: velocities (nv,) in its place.
+        act: activations (na,) in its place.
+        device: torch's, the model's own if left out.
     """
     check_model(model)
     if batch is not None:
@@ -97,11 +103,17 @@ def initial_state(
 def step(model: Model, state: State, ctrl=None, method: Method | None = None, *, parameters=None) -> State:
     """The state one time step later, differentiable in state, controls and parameters.
 
-    ctrl: tensor (nu,), or `Input` or dict of tensors (ctrl (nu,), qfrc (nv,) [N, N m], xfrc (nb, 6) [N, N m],
-    mocap_pos (nm, 3) [m], mocap_quat (nm, 4)), or None for zero controls; method: the contact law, `Soft()` if left
-    out; parameters: tensors that replace fields of the model, by name, as {"bodies.mass": (nb,) [kg]} (what
-    `uk.refresh` would derive from them stays as it is). Any of these tensors and those of the state may have a batch
-    axis in front; the others then hold for the whole batch, and every result has it.
+    Any of the tensors may have a batch axis in front; the others then hold for the whole batch, and every result has
+    it.
+
+    Args:
+        model: the robot.
+        state: where it is.
+        ctrl: tensor (nu,), or `Input` or dict of tensors (ctrl (nu,), qfrc (nv,) [N, N m], xfrc (nb, 6) [N, N m],
+            mocap_pos (nm, 3) [m], mocap_quat (nm, 4)), or None for zero controls.
+        method: the contact law, `Soft()` if left out.
+        parameters: tensors that replace fields of the model, by name, as `{"bodies.mass": (nb,) [kg]}`; what
+            `uk.refresh` would derive from them stays as it is.
     """
     return _call(simulate.step, model, state, ctrl, method, parameters)
 
@@ -109,7 +121,12 @@ def step(model: Model, state: State, ctrl=None, method: Method | None = None, *,
 def rollout(model: Model, state: State, ctrls, method: Method | None = None, *, parameters=None) -> State:
     """The T states that follow `state`, each tensor with a T axis: (T, nq), in a batch (B, T, nq).
 
-    ctrls: tensor (T, nu) or (B, T, nu), or `Input` or dict of tensors with that T axis; the rest as in `step`.
+    Args:
+        model: the robot.
+        state: where it starts.
+        ctrls: tensor (T, nu) or (B, T, nu), or `Input` or dict of tensors with that T axis.
+        method: the contact law, `Soft()` if left out.
+        parameters: as in `step`.
     """
     return _call(simulate.rollout, model, state, ctrls, method, parameters)
 

@@ -161,7 +161,7 @@ class GroupResult:
 
 @dataclasses.dataclass
 class GradientReport:
-    """Derivatives of a step against central differences, group by group."""
+    """Derivatives of a step against central differences, group by group; printed as a table."""
 
     title: str
     states: int
@@ -214,12 +214,17 @@ def check_gradients(
     """Compare derivatives of `uk.step` with central differences at random contact states of a model.
 
     Every coordinate of the state, every input and every parameter takes part, in random directions. A direction
-    counts at a state only where all points of the differences share one discrete mode (`modes`) and where the
-    differences agree among themselves; how many do not is in the report. So is the number of states where a rigid law
-    leaves the velocities open (`modes.determined`), and where the solver that the model or the method asks for
-    did not converge: there derivatives are those of a nearby step. It needs float64.
+    counts at a state only where all points of the differences share one discrete mode (which contacts act, stick or
+    slip, which limits are reached) and where the differences agree among themselves; how many do not is in the report.
+    So is the number of states where a rigid law leaves the velocities open, and where the solver that the model or the
+    method asks for did not converge: there derivatives are those of a nearby step. It needs float64.
 
-    samples: number of states; progress: called with (states done, all states).
+    Args:
+        model: the robot.
+        method: the contact law, `Soft()` with the file's own options if left out.
+        samples: number of states.
+        seed: of the random states and directions.
+        progress: called with (states done, all states).
     """
     check_model(model)
     if method is not None:

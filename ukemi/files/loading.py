@@ -47,10 +47,16 @@ DYNAMICS = {
 
 
 def load(source, *, contacts: int | None = None) -> records.Model:
-    """Load a robot: MJCF or URDF path, XML text, mujoco.MjModel, mujoco.MjSpec, or the name of a built-in model.
+    """Load a robot; whatever would change its motion and is not supported is refused by name, all at once.
 
-    contacts: how many contact points a step can hold, instead of the number derived from the model; when more
-    arise, the nearest are kept and the overflow bit of `State.status` is set.
+    Args:
+        source: MJCF or URDF path, XML text, `mujoco.MjModel`, `mujoco.MjSpec`, or the name of a built-in model.
+        contacts: how many contact points a step can hold, instead of the number derived from the model; when more
+            arise, the nearest are kept and the overflow bit of `State.status` is set.
+
+    Raises:
+        ModelFileError: the file is missing or malformed, or holds values that mean nothing.
+        UnsupportedModelError: it holds elements that would change the motion and are not supported.
     """
     if contacts is not None:
         values.check_count("load", "contacts", contacts)

@@ -33,6 +33,10 @@ def refresh(model: Model, *, inertias: bool = True) -> Model:
     `bodies.invweight` and `joints.invweight`, which scale the softness of constraints, follow from the mass matrix
     at qpos0. Frames, qpos0 and anchors of equality constraints are not touched.
 
+    Args:
+        model: the robot, some of whose fields have changed.
+        inertias: whether masses and inertias follow from shapes; if not, inverse weights alone are computed.
+
     Raises:
         UnsupportedModelError: a fluid drags on bodies whose principal axes turn, or would turn with geoms that are
             traced; the drag needs those axes, and they have no derivative where moments are equal.

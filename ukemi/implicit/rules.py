@@ -39,10 +39,17 @@ class FromDistance(Rule):
     """Derivatives as if contacts acted from a distance, up to `width` apart (Paulus et al., section 4).
 
     The motion is that without the rule, bitwise; only its derivative is that of a softened law, at the same state.
-    There the impedance goes on beyond touching, from d_0 (left out: the contact's own at touching) down to d_c at
-    `width` [m], by a spline with the given midpoint and power like `solimp`'s; and the reference spring's deflection −r
-    is a softplus, which rises from zero over about `onset` [m]. A large onset lets bodies at rest act from afar, too,
+    There the impedance goes on beyond touching, by a spline like `solimp`'s; and the reference spring's deflection −r
+    is a softplus, which rises from zero over about `onset`. A large onset lets bodies at rest act from afar, too,
     but stiffens the softened law where they touch, which a fixed time step may not bear.
+
+    Args:
+        width: distance up to which contacts act [m].
+        d_c: impedance at `width`.
+        d_0: impedance at touching; left out, the contact's own.
+        midpoint: of the spline, as in `solimp`.
+        power: of the spline, as in `solimp`.
+        onset: distance over which the deflection rises [m].
     """
 
     width: float = eqx.field(converter=plain, static=True, default=0.05)

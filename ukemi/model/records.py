@@ -280,7 +280,7 @@ class Model(eqx.Module):
     options: Options
     keyframes: Keyframes
     tree: Tree = eqx.field(static=True)
-    name: str = eqx.field(static=True)
+    name: str = eqx.field(static=True)  # the file's own name of the model
 
     @property
     def nq(self) -> int:
@@ -333,11 +333,11 @@ class State(eqx.Module):
 class Input(eqx.Module):
     """What acts on the robot when more than controls do; a field left out is zero (poses: as in the file)."""
 
-    ctrl: Float[Array, " nu"] | None = None
+    ctrl: Float[Array, " nu"] | None = None  # controls, one per actuator
     qfrc: Float[Array, " nv"] | None = None  # generalised force [N] or [N m]
     xfrc: Float[Array, "nb 6"] | None = None  # force [N], then torque [N m], at each centre of mass, world axes
     mocap_pos: Float[Array, "nm 3"] | None = None  # [m]
-    mocap_quat: Float[Array, "nm 4"] | None = None
+    mocap_quat: Float[Array, "nm 4"] | None = None  # w x y z
 
 
 def input_shapes(model: Model) -> dict[str, tuple[int, ...]]:

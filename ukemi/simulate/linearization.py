@@ -29,8 +29,14 @@ def linearize(
 ) -> Linearization:
     """Derivatives of a step in state and controls, and in the model's leaves that `wrt` names.
 
-    wrt: names such as "bodies.mass" or "geoms.friction", each giving an array (2nv + na, *shape of the leaf).
-    Rotations are perturbed on the right, in the body frame, as by `State.q` of MuJoCo's tangent space.
+    Rotations are perturbed on the right, in the body frame, as by MuJoCo's `mjd_transitionFD`.
+
+    Args:
+        model: the robot.
+        state: where it is.
+        ctrl: controls (nu,), or `Input` when more acts, or None for zero controls.
+        method: the contact law, `Soft()` with the file's own options if left out.
+        wrt: names such as "bodies.mass" or "geoms.friction", each giving an array (2nv + na, *shape of the leaf).
     """
     check(model, state, method)
     meaning = "must be a name such as 'bodies.mass', or a tuple of them"

@@ -23,7 +23,15 @@ from ukemi.model.records import Input, Model, State, as_input
 
 
 def initial_state(model: Model, keyframe: str | int | None = None, *, q=None, v=None, act=None) -> State:
-    """State at qpos0 or at a keyframe (name or index); q (nq,), v (nv,), act (na,) replace its parts."""
+    """State at qpos0 or at a keyframe, parts of which may be replaced.
+
+    Args:
+        model: the robot.
+        keyframe: name or index of a stored configuration; qpos0 at rest if left out.
+        q: positions (nq,) in its place; quaternions w x y z.
+        v: velocities (nv,) in its place.
+        act: activations (na,) in its place.
+    """
     check_model(model)
     dtype = model.options.timestep.dtype
     base = {
@@ -64,19 +72,27 @@ def keyframe_index(model: Model, keyframe: str | int) -> int:
 def step(model: Model, state: State, ctrl=None, method: Method | None = None) -> State:
     """The state one time step later.
 
-    ctrl: controls (nu,), or `Input` when more acts, or None for zero controls; method: the contact law, `Soft()`
-    with the file's own options if left out.
+    Args:
+        model: the robot.
+        state: where it is.
+        ctrl: controls (nu,), or `Input` when more acts, or None for zero controls.
+        method: the contact law, `Soft()` with the file's own options if left out.
     """
     check(model, state, method)
     return _step(model, state, as_input(model, ctrl), method or Soft())
 
 
 def rollout(model: Model, state: State, ctrls, method: Method | None = None, *, checkpoint: int | None = None) -> State:
-    """The T states that follow `state` under ctrls (T, nu), or under an `Input` whose fields lead with T.
+    """The T states that follow `state`, whose arrays lead with T.
 
-    checkpoint: how many steps a backward pass recomputes at a time, which bounds its memory to T / checkpoint states
-    and `checkpoint` steps. Left out, it keeps of every step the state, the contacts and the solution, a few kilobytes,
-    and solves nothing twice.
+    Args:
+        model: the robot.
+        state: where it starts; this state is not among the results.
+        ctrls: controls (T, nu), or an `Input` whose fields lead with T.
+        method: the contact law, `Soft()` with the file's own options if left out.
+        checkpoint: how many steps a backward pass recomputes at a time, which bounds its memory to T / checkpoint
+            states and `checkpoint` steps. Left out, it keeps of every step the state, the contacts and the solution, a
+            few kilobytes, and solves nothing twice.
     """
     check(model, state, method)
     if checkpoint is not None:
@@ -122,7 +138,14 @@ def _ends(steps: Callable, state: State, inputs: Input, checkpoint: int | None) 
 
 
 def inverse(model: Model, state: State, qacc, method: Method | None = None) -> Float[Array, " nv"]:
-    """Generalised force (nv,) that yields the acceleration qacc (nv,), contacts and passive forces included."""
+    """Generalised force (nv,) that yields an acceleration, contacts and passive forces included.
+
+    Args:
+        model: the robot.
+        state: where it is.
+        qacc: the acceleration (nv,).
+        method: the contact law, `Soft()` with the file's own options if left out; others may not offer this.
+    """
     check(model, state, method)
     qacc = values.array("qacc", qacc, state.v.dtype)
     values.check_shape("qacc", qacc.shape, state.v.shape, model)
@@ -135,7 +158,14 @@ def _inverse(model, state, qacc, method):
 
 
 def vector_field(model: Model, state: State, ctrl=None, method: Method | None = None) -> tuple[Array, Array, Array]:
-    """Continuous time: (q̇ (nq,), v̇ (nv,), activation rates (na,)); quaternions as elements of R⁴."""
+    """Continuous time: (q̇ (nq,), v̇ (nv,), activation rates (na,)); quaternions as elements of R⁴.
+
+    Args:
+        model: the robot.
+        state: where it is.
+        ctrl: controls (nu,), or `Input` when more acts, or None for zero controls.
+        method: the contact law, `Soft()` with the file's own options if left out; rigid ones do not offer this.
+    """
     check(model, state, method)
     return _vector_field(model, state, as_input(model, ctrl), method or Soft())
 
@@ -149,7 +179,7 @@ def _vector_field(model, state, inputs, method):
 
 
 def energy(model: Model, state: State) -> Energy:
-    """Kinetic and potential energy [J] of a state."""
+    """Kinetic energy, and potential energy of gravity and joint springs [J], of a state."""
     check(model, state)
     return _energy(model, state)
 
@@ -170,7 +200,14 @@ class ContactReport(eqx.Module):
 
 
 def contacts(model: Model, state: State, ctrl=None, method: Method | None = None) -> ContactReport:
-    """Contact points of a state, and the forces that act there under `ctrl`."""
+    """Contact points of a state, and the forces that act there.
+
+    Args:
+        model: the robot.
+        state: where it is.
+        ctrl: controls (nu,), or `Input` when more acts, or None for zero controls.
+        method: the contact law, `Soft()` with the file's own options if left out; rigid ones report means over a step.
+    """
     check(model, state, method)
     return _contacts(model, state, as_input(model, ctrl), method or Soft())
 

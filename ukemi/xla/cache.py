@@ -15,9 +15,12 @@ SHORTEST = 0.3  # seconds of compiling that are worth a file
 def enable_cache(folder: str | os.PathLike | None = None) -> Path | None:
     """Keep compiled programs in a folder, for this process and all later ones; return where they are.
 
-    folder: the variable UKEMI_CACHE if left out, else `ukemi` in the user's folder for caches. Programs are kept by
-    what they compute, the versions of JAX and XLA, its flags and the processor, so that none is used where it does not
-    fit. UKEMI_CACHE=off switches this off, and nothing is returned. The folder may be deleted at any time.
+    Programs are kept by what they compute, the versions of JAX and XLA, its flags and the processor, so that none is
+    used where it does not fit. UKEMI_CACHE=off switches this off, and nothing is returned. The folder may be deleted
+    at any time.
+
+    Args:
+        folder: where; left out, what the variable UKEMI_CACHE says, else `ukemi` in the user's folder for caches.
     """
     import jax
 

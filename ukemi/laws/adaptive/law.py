@@ -72,16 +72,18 @@ def _times(given) -> Array | None:
 class Adaptive(Method):
     """The soft law in continuous time, integrated over each model time step with error control.
 
-    rtol, atol: tolerances of a step's error, relative and absolute, by default 1e-6 and 1e-8;
-    solver: one of Diffrax's explicit Runge–Kutta methods;
-    controller: one of Diffrax's step-size controllers, in place of a PI controller of these tolerances;
-    adjoint: "checkpointed", the derivative of the accepted steps, or "backsolve", the continuous adjoint under error
-    control of its own, in reverse mode only;
-    max_steps: bound on the steps tried per model time step, beyond which `Status.STEPS_EXHAUSTED` is set;
-    saveat: times (n,) [s] since its start at which `uk.rollout` returns states, in any order, in place of the ends of
-    the time steps; `uk.step` does not heed it;
-    gradient: `Exact()` or `FromDistance(...)`;
-    soft: the contact law, whose integrator is not used.
+    Args:
+        rtol: relative tolerance of a step's error, by default 1e-6.
+        atol: absolute tolerance of a step's error, by default 1e-8.
+        solver: one of Diffrax's explicit Runge–Kutta methods.
+        controller: one of Diffrax's step-size controllers, in place of a PI controller of these tolerances.
+        adjoint: "checkpointed", the derivative of the accepted steps, or "backsolve", the continuous adjoint under
+            error control of its own, in reverse mode only.
+        max_steps: bound on the steps tried per model time step, beyond which `Status.STEPS_EXHAUSTED` is set.
+        saveat: times (n,) [s] since its start at which `uk.rollout` returns states, in any order, in place of the ends
+            of the time steps; `uk.step` does not heed it.
+        gradient: `Exact()` or `FromDistance(...)`.
+        soft: the contact law, whose integrator is not used.
     """
 
     rtol: float | None = eqx.field(converter=values.plain, static=True, default=None)

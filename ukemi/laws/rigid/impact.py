@@ -41,8 +41,11 @@ GRAZING = 1e-9  # closing speed below which an impact has no time that could be 
 class Impact(Method):
     """Rigid contact without intersection: times of impact, restitution, several impacts in a step.
 
-    impacts: how many a step may hold; the motion stops at the next one, with a status bit.
     The rules of margins and of soft parameters do not apply: shapes touch where they touch.
+
+    Args:
+        gradient: `Exact()`.
+        impacts: how many a step may hold; the motion stops at the next one, with a status bit.
     """
 
     gradient: rules.Rule = rules.Exact()

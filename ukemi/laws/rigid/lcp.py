@@ -36,10 +36,11 @@ FORCES = (
 class LCP(Method):
     """Rigid contact: no penetration, stick and slip within a box of two friction directions, restitution.
 
-    gradient: `uk.Exact()`, `uk.Bounce()` or `uk.ComplementarityAware()`;
-    correction: share of a penetration, or of an equality's drift, that a step takes back;
-    ahead: contacts count from this distance on, besides what the bodies cover in a step [m];
-    explicit: move positions by the old velocities, as Nimble writes it, instead of by the new ones.
+    Args:
+        gradient: `Exact()`, `Bounce()` or `ComplementarityAware()`.
+        correction: share of a penetration, or of an equality's drift, that a step takes back.
+        ahead: contacts count from this distance on, besides what the bodies cover in a step [m].
+        explicit: move positions by the old velocities, as Nimble writes it, instead of by the new ones.
     """
 
     gradient: rules.Rule = rules.Exact()
