@@ -210,15 +210,15 @@ def test_check_says_which_laws_it_does_not_cover(capsys, tiny):
 
 def test_check_reports_a_wrong_derivative(capsys, tiny, monkeypatch):
     """A derivative that is off makes the exit code 1, and its group is named."""
-    from ukemi.laws import integrators
+    from ukemi.laws.soft import law
 
-    advance = integrators.advance
+    advance = law.advance
 
     def wrong(model, state, motion, inputs):
         v = state.v + 1e-5 * (state.v - jax.lax.stop_gradient(state.v))
         return advance(model, dataclasses.replace(state, v=v), motion, inputs)
 
-    monkeypatch.setattr(integrators, "advance", wrong)
+    monkeypatch.setattr(law, "advance", wrong)
     code, out, _ = run(capsys, "check", tiny, "--samples", 2)
     assert code == 1 and out.splitlines()[-1] == "WRONG: v"
 

@@ -14,10 +14,12 @@ from ukemi.model.records import as_input
 # two trees and a third body that nothing couples with them; every kind of row
 ALL = """<mujoco><option{option}/><default><geom contype="0" conaffinity="0"/></default><worldbody>
   <body><joint name="a" axis="1 2 3" limited="true" range="-20 20" frictionloss=".1"/><geom size=".1"/>
-    <body name="b" pos=".4 0 0"><joint type="ball" limited="true" range="0 30"/><geom size=".1"/><site name="s" pos=".1 .2 .1"/></body>
+    <body name="b" pos=".4 0 0"><joint type="ball" limited="true" range="0 30"/><geom size=".1"/>
+      <site name="s" pos=".1 .2 .1"/></body>
   </body>
   <body name="c" pos="0 1 0"><joint name="d" type="slide" axis="1 0 0" frictionloss=".2"/><geom size=".1"/>
-    <body name="e" pos="0 .3 0"><joint name="f" axis="1 -1 1"/><geom size=".1"/><site name="t" pos=".1 .1 .2"/></body></body>
+    <body name="e" pos="0 .3 0"><joint name="f" axis="1 -1 1"/><geom size=".1"/>
+      <site name="t" pos=".1 .1 .2"/></body></body>
   <body pos="3 0 0"><freejoint/><geom size=".1"/></body></worldbody>
   <equality>{equalities}</equality></mujoco>"""
 EQUALITIES = """<connect site1="s" site2="t"/><weld body1="b"/><joint joint1="a" joint2="d"/><joint joint1="f"/>"""

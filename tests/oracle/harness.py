@@ -16,8 +16,8 @@ import numpy as np
 import ukemi as uk
 from ukemi.collide.primitives import PAIRS
 from ukemi.files import source
-from ukemi.laws import integrators
 from ukemi.laws.here import here_at
+from ukemi.laws.integrators import INTEGRATORS, advance
 from ukemi.laws.memory import blank_cache
 from ukemi.laws.soft.law import Motion, Soft, effective
 from ukemi.mechanics.kinematics import geom_frames
@@ -215,14 +215,14 @@ def _ours(method: Soft, model: uk.Model, samples: tuple[State, Input]):
 
 def _moved(model: uk.Model, method: Soft, state: State, inputs: Input, now):
     """The next state, as `step` makes it of forward dynamics; RK4 needs the step itself."""
-    integrator = method.integrator or model.options.layout.integrator
-    if integrator == "RK4":
+    integrator = INTEGRATORS[method.integrator or model.options.layout.integrator]
+    if integrator.stages > 1:
         return method.step(model, state, inputs)
     here = here_at(model, state, inputs, now.kin, now.contacts)
     a = now.solution.acceleration
-    e = effective(integrator if integrators.takes_slope(integrator, model) else None, here, now)
+    e = effective(integrator.implicit(model), here, now)
     motion = Motion(now.kin, now.contacts, a, e, now.solution.iterations, now.solution.converged)
-    return integrators.advance(model, state, motion, inputs)
+    return advance(model, state, motion, inputs)
 
 
 # ---- comparison ----------------------------------------------------------------------------------------------------

@@ -78,16 +78,20 @@ def recomputing(step: Callable) -> Callable:
     return jax.checkpoint(step, policy=jax.checkpoint_policies.save_only_these_names(KEPT), prevent_cse=False)
 
 
-def isolated(function: Callable) -> Callable:
-    """`function`, whose derivative shares no intermediate results with it.
+def apart(values):
+    """The same values, of which nothing is shared with what was made from them before.
 
     Sharing would let the compiler fuse, and so round, the forward pass differently where derivatives are wanted.
     """
+    return lax.optimization_barrier(values)
+
+
+def isolated(function: Callable) -> Callable:
+    """`function`, whose derivative is made apart from it."""
     plain = jax.custom_jvp(function)
 
     def rule(primals, tangents):
-        apart = lax.optimization_barrier(primals)
-        along = pushforward(lambda args: function(*args), apart, tangents)
+        along = pushforward(lambda args: function(*args), apart(primals), tangents)
         out = plain(*primals)
         return out, zero_tangent(out) if along is None else along
 
@@ -120,11 +124,16 @@ def root(find: Callable, derivative: Callable) -> Callable:
     def rule(primals, tangents):
         (args,), (along,) = primals, tangents
         z, facts = keep(solve(args))
-        dz = derivative(*lax.optimization_barrier((z, args)), along)
+        dz = derivative(*apart((z, args)), along)
         return (z, facts), (zero_tangent(z) if dz is None else dz, zero_tangent(facts))
 
     solve.defjvp(rule, symbolic_zeros=True)
     return solve
+
+
+def dense(jacobians: Callable, z, args) -> Any:
+    """`jacobians(z, args)` of a root, as one stage apart from the step itself."""
+    return compact(jacobians)(*apart((z, args)))
 
 
 def without_derivative(function: Callable, reason: str) -> Callable:

@@ -20,7 +20,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from ukemi.errors import GradientError
-from ukemi.implicit.rule import recomputing
+from ukemi.implicit.rule import apart, recomputing
 from ukemi.xla.programs import depending, is_smooth, of_some, operations, replaced, trace
 from ukemi.xla.stages import compact
 
@@ -85,7 +85,7 @@ def _in_turn(*args, closed: ClosedJaxpr, size, mapped, linear) -> list[Array]:
         return _together(*args, closed=closed, size=size, mapped=mapped, linear=linear)
     evaluate = jaxpr_as_fun(closed)
     if linear:
-        evaluate, args = compact(evaluate), lax.optimization_barrier(args)  # apart: see `implicit.rule.isolated`
+        evaluate, args = compact(evaluate), apart(args)
     if size is None:
         return evaluate(*args)
     places = [k for k, m in enumerate(mapped) if m]

@@ -5,7 +5,7 @@ that they take implicitly: Euler the joints' damping, implicitfast also the actu
 of bodies that float alone, implicit all but the constraints'.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -34,8 +34,6 @@ from ukemi.mechanics.kinematics import Kinematics, Velocities, coordinate_rate, 
 from ukemi.model.records import Input, Model, State
 from ukemi.xla.stages import compact
 
-NAMES = ("Euler", "implicitfast", "implicit", "RK4")
-
 
 class Moved(NamedTuple):
     """Positions, velocities and activations one step later."""
@@ -55,77 +53,86 @@ class Slope(NamedTuple):
     bias: Array | None  # (nv, nv) C, of the bias force
 
 
-def takes_slope(integrator: str, model: Model) -> bool:
-    """Whether the integrator differs from explicit use of the acceleration."""
-    disabled = model.options.layout.disabled
-    damped = model.joints.layout.slowed and not {"eulerdamp", "damper"} & set(disabled)
-    return integrator.startswith("implicit") or (integrator == "Euler" and damped)
+@dataclass(frozen=True)
+class Integrator:
+    """How accelerations become the next velocities."""
+
+    name: str
+    takes_forces: bool = False  # implicitly, slopes of passive and actuator forces; else of the joints' damping alone
+    takes_bias: bool = False  # and the slope of the bias force; else of bodies that float alone
+    stages: int = 1  # accelerations per step
+
+    def implicit(self, model: Model) -> "Integrator | None":
+        """Itself where it differs from explicit use of the acceleration."""
+        return self if self.takes_forces or (self.stages == 1 and damps_joints(model)) else None
+
+    def takes_forces_of_joints(self, model: Model) -> bool:
+        """Whether what is taken are slopes of passive forces, and of actuators with constant moments, alone."""
+        return self.takes_forces and not self.takes_bias and acts_on_joints(model) and not len(model.bodies.layout.free)
+
+    def slope(self, model: Model, kin: Kinematics, velocity: Velocities, v: Array, drive: Actuation) -> Slope:
+        """Slope of the forces that are taken implicitly."""
+        if not self.takes_forces:
+            return Slope(-jnp.diag(model.joints.damping), None)
+        related = model.tree.anc | model.tree.anc.T  # dofs that M couples
+        D = on_joints(model, drive.moment, drive.slope) + passive_slope(model, kin, v)
+        D = jnp.where(related, D, 0.0)
+        if self.takes_bias:
+            return Slope(D, bias_slope(model, kin, velocity))
+        if not len(model.bodies.layout.free):
+            return Slope(D, None)
+        mask = np.zeros((model.nv, model.nv), bool)
+        dofs = _free_dofs(model)
+        mask[dofs[:, :, None], dofs[:, None, :]] = True
+        return Slope(D, jnp.where(mask, bias_slope(model, kin, velocity), 0.0))
+
+    def product(self, model: Model, kin: Kinematics, velocity: Velocities, v: Array, drive: Actuation, e: Array):
+        """(D − C) e (nv,), for derivatives without matrices where the actuators drive joints."""
+        if not self.takes_forces:
+            return -model.joints.damping * e
+        if self.takes_forces_of_joints(model):
+            return drive.resistance(e) + passive_slope(model, kin, v) @ e
+        slope = self.slope(model, kin, velocity, v, drive)
+        return slope.force @ e if slope.bias is None else slope.force @ e - slope.bias @ e
+
+    def solve(self, model: Model, M: Array, slope: Slope, force: Array) -> Array:
+        """e with (M − h (D − C)) e = force (nv,)."""
+        h = model.options.timestep
+        M_hat = M - h * slope.force
+        if self.takes_bias:
+            return jnp.linalg.solve(M_hat + h * cast(Array, slope.bias), force)
+        out = jsl.cho_solve((lax.linalg.cholesky(M_hat, symmetrize_input=False), True), force)
+        if slope.bias is None:
+            return out
+        dofs = jnp.asarray(_free_dofs(model))
+        block = (M_hat + h * slope.bias)[dofs[:, :, None], dofs[:, None, :]]
+        alone = jnp.linalg.solve(block, force[dofs][..., None])[..., 0]
+        return out.at[dofs].set(alone, unique_indices=True)  # said so that it has a transpose
+
+    def solve_transposed(self, model: Model, M: Array, slope: Slope, force: Array) -> Array:
+        """u with (M − h (D − C))ᵀ u = force (nv,)."""
+        matrix = implicit_matrix(model, M, slope)
+        if not self.takes_forces or self.takes_forces_of_joints(model):  # symmetric
+            return solve(matrix, force)
+        return eliminate(matrix.T, force[:, None])[:, 0]
 
 
-def implicit_slope(
-    integrator: str, model: Model, kin: Kinematics, velocity: Velocities, v: Array, drive: Actuation
-) -> Slope:
-    """Slope of the forces that the integrator takes implicitly."""
-    if integrator == "Euler":
-        return Slope(-jnp.diag(model.joints.damping), None)
-    related = model.tree.anc | model.tree.anc.T  # dofs that M couples
-    D = on_joints(model, drive.moment, drive.slope) + passive_slope(model, kin, v)
-    D = jnp.where(related, D, 0.0)
-    if integrator == "implicit":
-        return Slope(D, bias_slope(model, kin, velocity))
-    alone = model.bodies.layout.free
-    if not len(alone):
-        return Slope(D, None)
-    mask = np.zeros((model.nv, model.nv), bool)
-    dofs = _free_dofs(model)
-    mask[dofs[:, :, None], dofs[:, None, :]] = True
-    return Slope(D, jnp.where(mask, bias_slope(model, kin, velocity), 0.0))
+EULER = Integrator("Euler")
+IMPLICITFAST = Integrator("implicitfast", takes_forces=True)
+IMPLICIT = Integrator("implicit", takes_forces=True, takes_bias=True)
+RUNGE_KUTTA = Integrator("RK4", stages=4)
+INTEGRATORS = {each.name: each for each in (EULER, IMPLICITFAST, IMPLICIT, RUNGE_KUTTA)}
 
 
-def solve_implicit(integrator: str, model: Model, M: Array, slope: Slope, force: Array) -> Array:
-    """e with (M − h (D − C)) e = force (nv,)."""
-    h = model.options.timestep
-    M_hat = M - h * slope.force
-    if integrator == "implicit":
-        return jnp.linalg.solve(M_hat + h * cast(Array, slope.bias), force)
-    out = jsl.cho_solve((lax.linalg.cholesky(M_hat, symmetrize_input=False), True), force)
-    if slope.bias is None:
-        return out
-    dofs = jnp.asarray(_free_dofs(model))
-    block = (M_hat + h * slope.bias)[dofs[:, :, None], dofs[:, None, :]]
-    alone = jnp.linalg.solve(block, force[dofs][..., None])[..., 0]
-    return out.at[dofs].set(alone, unique_indices=True)  # said so that it has a transpose
-
-
-def solve_transposed(integrator: str, model: Model, M: Array, slope: Slope, force: Array) -> Array:
-    """u with (M − h (D − C))ᵀ u = force (nv,)."""
-    matrix = implicit_matrix(model, M, slope)
-    if integrator == "Euler" or takes_forces_of_joints(integrator, model):  # symmetric
-        return solve(matrix, force)
-    return eliminate(matrix.T, force[:, None])[:, 0]
+def damps_joints(model: Model) -> bool:
+    """Whether Euler's method takes the joints' damping implicitly."""
+    return model.joints.layout.slowed and not {"eulerdamp", "damper"} & set(model.options.layout.disabled)
 
 
 def implicit_matrix(model: Model, M: Array, slope: Slope) -> Array:
     """M̂ = M − h (D − C) (nv, nv)."""
     D = slope.force if slope.bias is None else slope.force - slope.bias
     return M - model.options.timestep * D
-
-
-def takes_forces_of_joints(integrator: str, model: Model) -> bool:
-    """Whether what is taken are slopes of passive forces, and of actuators with constant moments, alone."""
-    return integrator == "implicitfast" and acts_on_joints(model) and not len(model.bodies.layout.free)
-
-
-def slope_product(
-    integrator: str, model: Model, kin: Kinematics, velocity: Velocities, v: Array, drive: Actuation, e: Array
-) -> Array:
-    """(D − C) e (nv,), for derivatives without matrices where the actuators drive joints."""
-    if integrator == "Euler":
-        return -model.joints.damping * e
-    if takes_forces_of_joints(integrator, model):
-        return drive.resistance(e) + passive_slope(model, kin, v) @ e
-    slope = implicit_slope(integrator, model, kin, velocity, v, drive)
-    return slope.force @ e if slope.bias is None else slope.force @ e - slope.bias @ e
 
 
 def _free_dofs(model: Model) -> np.ndarray:

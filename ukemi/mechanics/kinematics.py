@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.implicit.rule import add_tangents, is_zero, isolated, keep, pushforward
+from ukemi.implicit.rule import add_tangents, apart, is_zero, isolated, keep, pushforward
 from ukemi.maths import spatial
 from ukemi.maths.maps import mix, pick, pick_rows
 from ukemi.model.records import Input, Model, State
@@ -75,8 +75,8 @@ def _differentiate_kinematics(primals, tangents):
     """Along q in closed form (`carry`); along model and mocap poses by AD."""
     (fixed, q), (along_fixed, dq) = primals, tangents
     kin = keep(_kinematics(fixed, q))
-    apart, there = jax.lax.optimization_barrier((fixed, q))  # see `implicit.rule.isolated`
-    tangent = pushforward(lambda fixed: _evaluate(fixed, there), apart, along_fixed)
+    held, there = apart((fixed, q))
+    tangent = pushforward(lambda fixed: _evaluate(fixed, there), held, along_fixed)
     if not is_zero(dq):
         tangent = add_tangents(tangent, carry(fixed[0], kin, tangent_vector(fixed[0].tree, q, dq)))
     return kin, tangent

@@ -26,7 +26,8 @@ from ukemi.errors import GradientError, InputError
 from ukemi.implicit.rule import filled, is_zero, isolated, pushforward, root, without_derivative
 from ukemi.implicit.rules import Exact, FromDistance, Rule, require
 from ukemi.laws.adaptive.search import Effort, Path, retrace, retrace_reversibly, search
-from ukemi.laws.integrators import rates
+from ukemi.laws.arrival import arrive
+from ukemi.laws.integrators import Moved, rates
 from ukemi.laws.memory import blank_cache, remember
 from ukemi.laws.method import Method, columns, rows
 from ukemi.laws.soft.law import Motion, Soft
@@ -34,7 +35,7 @@ from ukemi.maths import spatial
 from ukemi.maths.maps import pick
 from ukemi.mechanics.forces import clamp_activation
 from ukemi.model.records import Input, Model, State
-from ukemi.status import Status, bit
+from ukemi.status import Status
 from ukemi.xla.batches import one_by_one
 from ukemi.xla.programs import replaced
 
@@ -172,18 +173,15 @@ class Adaptive(Method):
     def _advance(self, model: Model, state: State, inputs: Input, length: Array) -> State:
         solve = root(self._search, self._derivative) if self.adjoint == "checkpointed" else self._backsolved()
         path, (memory, effort) = solve(self._problem(model, state, inputs, length))
-        q, v, act = _split(model, isolated(_settled)(model, path.end))
-        finite = jnp.isfinite(path.end).all()
-        status = (
-            state.status
-            | bit(Status.NOT_FINITE, ~finite)
-            | bit(Status.NOT_CONVERGED, ~memory.converged & finite)
-            | bit(Status.CONTACT_OVERFLOW, memory.overflow)
-            | bit(Status.FAR_OVERFLOW, memory.far_overflow)
-            | bit(Status.STEPS_EXHAUSTED, ~effort.complete & finite)
-        )
+        moved, finite = _split(model, isolated(_settled)(model, path.end)), jnp.isfinite(path.end).all()
+        failed = {
+            Status.NOT_FINITE: ~finite,  # before activations are held within their ranges
+            Status.CONTACT_OVERFLOW: memory.overflow,
+            Status.FAR_OVERFLOW: memory.far_overflow,
+            Status.STEPS_EXHAUSTED: ~effort.complete & finite,
+        }
         cache = remember(state, memory.warm, memory.iterations)
-        return State(q, v, act, state.time + length, status, cache)
+        return arrive(state, Moved(*moved), length, memory.converged, cache, failed)
 
     def _law(self) -> Soft:
         return self.soft if isinstance(self.gradient, Exact) else dataclasses.replace(self.soft, gradient=self.gradient)

@@ -59,16 +59,61 @@ def law(frame: Frame, kinds: RowKinds, blocks: list[Block], moving: Array, h: Ar
     return Law(*(jnp.concatenate(column) for column in zip(*parts, strict=True)))
 
 
+class Phase(NamedTuple):
+    """What is sought, and what it depends on."""
+
+    lasts: bool  # time passes, in which forces act, damping resists, and what is still open may close
+    displaces: bool  # not velocities but displacements, from rest, that take all penetration and drift back
+
+
+STEP = Phase(lasts=True, displaces=False)  # through a time step under all forces
+IMPACT = Phase(lasts=False, displaces=False)  # an instant: only impulses act, what touches must part (Jade, eq. 8)
+PLACEMENT = Phase(lasts=False, displaces=True)
+
+
 class Stepping(NamedTuple):
-    """What impulses are sought for; static.
+    """How impulses are sought; static."""
 
-    phase "step": for a time step under all forces. "impact": for an instant, in which only impulses act, so that what
-    touches must not approach (Jade, eq. 8). "place": no impulses but displacements, which take all penetration back.
-    """
-
-    phase: str
+    phase: Phase
     correction: float  # share of a penetration that is taken back in a step
     explicit: bool  # positions move by the old velocities
+
+
+def _scalar_law(block: Block, moving: Array, h: Array, options: Stepping) -> Law:
+    zero = jnp.zeros_like(block.residual)
+    on = jnp.ones_like(zero, bool)
+    if block.side is Side.RUB:
+        fixed = h * cast(Array, block.bound) if options.phase.lasts else zero
+        return Law(on, zero, zero, zero, block.weight, fixed, zero)
+    phi = block.residual - block.margin
+    if block.side is Side.HOLD:
+        reach = -phi if options.phase.displaces else zero
+        return Law(block.active, reach, zero, -options.correction * phi, block.weight, zero, zero)
+    if options.phase.displaces:
+        return Law(on, -phi, zero, zero, block.weight, zero, zero)
+    return Law(on, _reach(phi, moving, h, options), zero, _restore(phi, options), block.weight, zero, zero)
+
+
+def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options: Stepping) -> Law:
+    model, contacts, normal = frame.model, frame.contacts, np.arange(kinds.dim) == 0
+    prm = contact_parameters(model, contacts.pair)
+    own = np.arange(kinds.dim) < model.pairs.layout.condim[:, None]
+    mu = jnp.pad(prm.friction[:, : kinds.dim - 1], ((0, 0), (1, 0)))
+    mu = jnp.where(jnp.asarray(own)[contacts.pair], mu, 0.0)
+    # slots without a contact have a distance that is not one
+    phi = jnp.where(contacts.active, contacts.distance - prm.margin, 0.0)
+    reach, restitution = _reach(phi, moving[:, 0], h, options), prm.restitution
+    if not options.phase.lasts:
+        reach = jnp.zeros_like(phi)
+    if options.phase.displaces:
+        reach, restitution, mu = -phi, jnp.zeros_like(phi), jnp.zeros_like(mu)
+    given = reach, restitution, _restore(phi, options)
+    columns = [jnp.where(normal, column[:, None], 0.0) for column in given]
+    on, weight = (jnp.broadcast_to(part[:, None], mu.shape) for part in (contacts.active, prm.weight))
+    return Law(*(part.reshape(-1) for part in (on, *columns, weight, jnp.zeros_like(mu), mu)))
+
+
+# ---- what pushes ask for, with its derivatives -----------------------------------------------------------------------
 
 
 def positive(x: Array) -> Array:
@@ -81,40 +126,37 @@ def _gap(phi: Array, moving: Array, h: Array, options: Stepping) -> Array:
     return phi + h * moving if options.explicit else phi
 
 
-def _scalar_law(block: Block, moving: Array, h: Array, options: Stepping) -> Law:
-    zero = jnp.zeros_like(block.residual)
-    on = jnp.ones_like(zero, bool)
-    if block.side is Side.RUB:
-        fixed = h * cast(Array, block.bound) if options.phase == "step" else zero
-        return Law(on, zero, zero, zero, block.weight, fixed, zero)
-    phi = block.residual - block.margin
-    if block.side is Side.HOLD:
-        reach = -phi if options.phase == "place" else zero
-        return Law(block.active, reach, zero, -options.correction * phi, block.weight, zero, zero)
-    if options.phase == "place":
-        return Law(on, -phi, zero, zero, block.weight, zero, zero)
-    reach = -positive(_gap(phi, moving, h, options)) / h
-    restore = options.correction * positive(-phi)
-    return Law(on, reach, zero, restore, block.weight, zero, zero)
+def _reach(phi: Array, moving: Array, h: Array, options: Stepping) -> Array:
+    """Velocity below which what is at distance φ, and moves at J v, must not fall."""
+    return -positive(_gap(phi, moving, h, options)) / h
 
 
-def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options: Stepping) -> Law:
-    model, contacts, normal = frame.model, frame.contacts, np.arange(kinds.dim) == 0
-    prm = contact_parameters(model, contacts.pair)
-    own = np.arange(kinds.dim) < model.pairs.layout.condim[:, None]
-    mu = jnp.pad(prm.friction[:, : kinds.dim - 1], ((0, 0), (1, 0)))
-    mu = jnp.where(jnp.asarray(own)[contacts.pair], mu, 0.0)
-    # slots without a contact have a distance that is not one
-    phi = jnp.where(contacts.active, contacts.distance - prm.margin, 0.0)
-    reach, restitution = -positive(_gap(phi, moving[:, 0], h, options)) / h, prm.restitution
-    if options.phase == "impact":
-        reach = jnp.zeros_like(phi)
-    if options.phase == "place":
-        reach, restitution, mu = -phi, jnp.zeros_like(phi), jnp.zeros_like(mu)
-    given = reach, restitution, options.correction * positive(-phi)
-    columns = [jnp.where(normal, column[:, None], 0.0) for column in given]
-    on, weight = (jnp.broadcast_to(part[:, None], mu.shape) for part in (contacts.active, prm.weight))
-    return Law(*(part.reshape(-1) for part in (on, *columns, weight, jnp.zeros_like(mu), mu)))
+def _restore(phi: Array, options: Stepping) -> Array:
+    """Displacement that takes a share of an overlap back."""
+    return options.correction * positive(-phi)
+
+
+def rebound(restitution: Array, moving: Array) -> Array:
+    """Velocity at which rows that close at `moving` leave: −e J v."""
+    return restitution * positive(-moving)
+
+
+class PushSlopes(NamedTuple):
+    """Derivatives (n,) of what pushes ask for: of `_reach`, or of `rebound` where they bounce, and of `_restore`."""
+
+    target_by_phi: Array
+    target_by_motion: Array  # J v
+    restore_by_phi: Array
+
+
+def push_slopes(phi: Array, moving: Array, restitution, bounce, h: Array, options: Stepping) -> PushSlopes:
+    """The same at distances φ of what moves at J v, and leaves with restitution where it bounces."""
+    closing = ~bounce & (_gap(phi, moving, h, options) > 0)
+    by_motion = jnp.where(bounce, -restitution, jnp.where(closing & options.explicit, -1.0, 0.0))
+    return PushSlopes(jnp.where(closing, -1 / h, 0.0), by_motion, jnp.where(phi < 0, -options.correction, 0.0))
+
+
+# ---- how far and how fast --------------------------------------------------------------------------------------------
 
 
 def drift(here: Here) -> Array:
@@ -125,11 +167,6 @@ def drift(here: Here) -> Array:
             phi = block.residual - block.margin
             worst = jnp.maximum(worst, jnp.max(jnp.abs(phi) if block.side is Side.HOLD else -phi))
     return worst
-
-
-def rebound(law: Law, moving: Array) -> Array:
-    """Velocity (total,) at which rows that close at `moving` leave: −e J v."""
-    return law.restitution * positive(-moving)
 
 
 def mobility_of_points(frame: Frame, kinds: RowKinds, inverse: Array, mobility: Array) -> Array:

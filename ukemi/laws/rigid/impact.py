@@ -20,17 +20,17 @@ from ukemi.collide.sweep.impacts import first_impact
 from ukemi.constraints.contacts import contact_lever
 from ukemi.constraints.rows import row_kinds
 from ukemi.implicit import rules
-from ukemi.implicit.rule import keep, pushforward
+from ukemi.implicit.rule import apart, keep, pushforward
 from ukemi.laws.here import Here, here_of
-from ukemi.laws.integrators import moved_activation
+from ukemi.laws.integrators import Moved, moved_activation
 from ukemi.laws.method import Method
 from ukemi.laws.rigid import conditions, derivative
-from ukemi.laws.rigid.conditions import Stepping
-from ukemi.laws.rigid.lcp import arrive, report_forces
+from ukemi.laws.rigid.conditions import IMPACT, PLACEMENT, STEP, Phase, Stepping
+from ukemi.laws.rigid.lcp import arrive_with, report_forces
 from ukemi.laws.rigid.memory import Sides, names, recalled, unknown
 from ukemi.mechanics.kinematics import Kinematics, integrate, kinematics
 from ukemi.model.records import Input, Model, State
-from ukemi.status import Status, bit
+from ukemi.status import Status
 
 TOUCH = 1e-7  # distance up to which contacts take part in an impact [m]; impacts are found at 1e-10
 ALLOWED = 2e-10  # penetration that is left alone [m]
@@ -60,25 +60,24 @@ class Impact(Method):
         model = _bare(model)
         here = here_of(model, state, inputs, jnp.asarray(TOUCH, state.q.dtype))
         args = here, model.options.timestep, recalled(state)
-        z, (rounds, solved) = derivative.solve(_stepping("step"), args)
+        z, (rounds, solved) = derivative.solve(_stepping(STEP), args)
         start = _Flight(state.q, z.v, model.options.timestep, jnp.zeros((), jnp.int32), rounds, solved)
         end = _fly(self.impacts, model, inputs, start)
         q, placed = _placed(model, inputs, end.q)
         act = moved_activation(model, state, here.kin, inputs)
-        status = bit(Status.CONTACT_OVERFLOW, here.contacts.overflow)
-        status = status | bit(Status.TOO_MANY_IMPACTS, end.left > 0)
-        facts = end.rounds, end.solved & placed, status
-        return arrive(model, state, (q, end.v, act), facts, Sides(names(here.contacts), z.side))
+        failed = {Status.CONTACT_OVERFLOW: here.contacts.overflow, Status.TOO_MANY_IMPACTS: end.left > 0}
+        sides, facts = Sides(names(here.contacts), z.side), (end.rounds, end.solved & placed)
+        return arrive_with(model, state, Moved(q, end.v, act), sides, facts, failed)
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts, and the forces (nc, dim) in their frames that act on them when the step begins."""
         model = _bare(model)
         here = here_of(model, state, inputs, jnp.asarray(TOUCH, state.q.dtype))
         args = here, model.options.timestep, recalled(state)
-        return report_forces(here, derivative.solve(_stepping("step"), args)[0])
+        return report_forces(here, derivative.solve(_stepping(STEP), args)[0])
 
 
-def _stepping(phase: str) -> Stepping:
+def _stepping(phase: Phase) -> Stepping:
     return Stepping(phase, 0.0, False)
 
 
@@ -130,7 +129,7 @@ def _resolve(model: Model, inputs: Input, at: _Flight) -> _Flight:
     """Velocities after the impulses of an impact; everything in touch takes part (Jade, eq. 7 and 8)."""
     kin, contacts = _poses(model, inputs, at.q, TOUCH)
     here = _instant(model, inputs, kin, contacts, at.q, at.v)
-    z, (rounds, solved) = derivative.solve(_stepping("impact"), (here, at.left, unknown(model)))
+    z, (rounds, solved) = derivative.solve(_stepping(IMPACT), (here, at.left, unknown(model)))
     return _Flight(at.q, z.v, at.left, at.count + 1, at.rounds + rounds, at.solved & solved)
 
 
@@ -155,7 +154,7 @@ def _time_of_impact(args, found: tuple[Array, Array]) -> Array:
 def _differentiate_time(primals, tangents):
     (args, found), (along, _) = primals, tangents
     time = _time_of_impact(args, found)  # second derivatives see that it moves
-    args, then = lax.optimization_barrier((args, time))  # see `implicit.rule.isolated`
+    args, then = apart((args, time))
 
     def distance(args):
         model, q, v, inputs = args
@@ -214,5 +213,5 @@ def _misplaced(here: Here) -> Array:
 
 def _displaced(model: Model, here: Here) -> tuple[Array, Array]:
     one = jnp.ones_like(model.options.timestep)
-    z, (_, solved) = derivative.solve(_stepping("place"), (here, one, unknown(model)))
+    z, (_, solved) = derivative.solve(_stepping(PLACEMENT), (here, one, unknown(model)))
     return integrate(model.tree, here.q, z.v, one), solved

@@ -16,7 +16,7 @@ from ukemi.constraints.contacts import contact_parameters
 from ukemi.constraints.rows import RowKinds
 from ukemi.laws.rigid import conditions
 from ukemi.laws.rigid.boxes import CLAMPED, OPENING, roles
-from ukemi.laws.rigid.conditions import Stepping
+from ukemi.laws.rigid.conditions import Stepping, push_slopes
 
 
 class Motion(NamedTuple):
@@ -57,18 +57,15 @@ def contact_slopes(kinds: RowKinds, stepping: Stepping, motion: Motion, z: OfRow
     clamped = frame.contacts.active[:, None] & (side == CLAMPED)
     rates = jnp.stack([motion.after, frame.v, motion.shift], -1)
     turning = Turning.of(model, frame.kin, frame.contacts, dim, rates, follow)
-    # what normals ask for: −φ/h while open (explicit: less J v), −e J v where they bounce
-    closing = frame.contacts.active & ~bounce
-    open_ = closing & (phi + (h * turning.rates.relative[0, 1] if stepping.explicit else 0.0) > 0)
-    per_velocity = jnp.where(bounce, prm.restitution, jnp.where(open_ & stepping.explicit, 1.0, 0.0))
+    asked = push_slopes(phi, turning.rates.relative[0, 1], prm.restitution, bounce, h, stepping)
     stops = clamped[:, 0]
     opening = frame.contacts.active & (side[:, 0] == OPENING)
-    second = _of_normals(jnp.where(stops, per_velocity, 0.0), dim)
-    distance = jnp.where(stops & open_, 1 / h, 0.0)[None]
+    second = _of_normals(jnp.where(stops, -asked.target_by_motion, 0.0), dim)
+    distance = jnp.where(stops, -asked.target_by_phi, 0.0)[None]
     # the displacement, in which friction takes no part
     firm = _of_normals((stops | opening).astype(phi.dtype), dim)
     leaving = _of_normals(jnp.where(opening, h, 0.0), dim)
-    nearer = jnp.where((stops & (phi < 0)) | opening, stepping.correction, 0.0)[None]
+    nearer = jnp.where(stops | opening, -asked.restore_by_phi, 0.0)[None]
     forces = [jnp.pad(f.reshape(n, dim), ((0, 0), (0, 6 - dim))).T for f in (z.f, z.lam)]
     changes = [
         Change(None, (_diagonal(clamped.astype(phi.dtype)), second, None), jnp.pad(distance, ((0, dim - 1), (0, 0)))),
@@ -98,7 +95,7 @@ def scalar_slopes(kinds: RowKinds, stepping: Stepping, frame: Frame, z) -> tuple
 
     For rows with constant Jacobians: dry friction, and limits of hinges and slides.
     """
-    nv, own = len(frame.v), roles(kinds)
+    nv, own, h = len(frame.v), roles(kinds), frame.model.options.timestep
     none = jnp.zeros((0, nv), frame.v.dtype)
     q, v, restore = [none], [none], [none]
     start = 0
@@ -106,12 +103,10 @@ def scalar_slopes(kinds: RowKinds, stepping: Stepping, frame: Frame, z) -> tuple
         rows = slice(start, start + len(block))
         start = rows.stop
         phi = block.residual - block.margin
-        held = (own.push[rows] & (z.side[rows] == CLAMPED))[:, None]
-        h = frame.model.options.timestep
-        gap = phi + h * (block.J @ frame.v) if stepping.explicit else phi
-        closing = held & (gap > 0)[:, None]
-        q.append(jnp.where(closing, block.J / h, 0.0))
-        v.append(jnp.where(closing & stepping.explicit, block.J, 0.0))
-        restored = (held & (phi < 0)[:, None]) | (own.push[rows] & (z.side[rows] == OPENING))[:, None]
-        restore.append(jnp.where(restored, stepping.correction * block.J, 0.0))
+        asked = push_slopes(phi, block.J @ frame.v, 0.0, np.zeros(len(block), bool), h, stepping)
+        stops = own.push[rows] & (z.side[rows] == CLAMPED)
+        firm = stops | (own.push[rows] & (z.side[rows] == OPENING))
+        q.append(jnp.where(stops, -asked.target_by_phi, 0.0)[:, None] * block.J)
+        v.append(jnp.where(stops, -asked.target_by_motion, 0.0)[:, None] * block.J)
+        restore.append(jnp.where(firm, -asked.restore_by_phi, 0.0)[:, None] * block.J)
     return jnp.concatenate(q), jnp.concatenate(v), jnp.concatenate(restore)

@@ -19,7 +19,7 @@ from jax import Array, lax
 from ukemi.constraints.block import Frame
 from ukemi.constraints.rows import RowKinds, row_kinds, row_map, row_matrix
 from ukemi.laws.here import Here, applied, forces, frame_of
-from ukemi.laws.integrators import takes_slope
+from ukemi.laws.integrators import INTEGRATORS, damps_joints
 from ukemi.laws.rigid import boxes, conditions
 from ukemi.laws.rigid import solve as rigid
 from ukemi.laws.rigid.conditions import Stepping
@@ -60,12 +60,12 @@ def scene(stepping: Stepping, here: Here, duration: Array, sides: Sides) -> Scen
     model = here.model
     dyn = smooth(model, here.kin, here.v)
     M, free = dyn.M, here.v
-    if stepping.phase == "step":
+    if stepping.phase.lasts:
         M = M + duration * _damping(here)
     inverse = eliminate(M, jnp.eye(model.nv, dtype=M.dtype), definite=True)
-    if stepping.phase == "step":
+    if stepping.phase.lasts:
         free = here.v + duration * (inverse @ (applied(here) - dyn.bias))
-    if stepping.phase == "place":
+    if stepping.phase.displaces:
         free = jnp.zeros_like(here.v)
     return Scene(frame_of(here, dyn.velocity), M, inverse, free, duration, sides)
 
@@ -73,13 +73,13 @@ def scene(stepping: Stepping, here: Here, duration: Array, sides: Sides) -> Scen
 def damps_by_servos(model: Model) -> bool:
     """Whether M̂ takes the servos' damping."""
     layout = model.options.layout
-    return layout.integrator.startswith("implicit") and model.nu > 0 and "actuation" not in layout.disabled
+    return INTEGRATORS[layout.integrator].takes_forces and model.nu > 0 and "actuation" not in layout.disabled
 
 
 def _damping(here: Here) -> Array:
     """D (nv, nv), of joints and servos. What fluids damp is not symmetric and stays explicit."""
     model = here.model
-    D = jnp.diag(model.joints.damping if takes_slope("Euler", model) else jnp.zeros_like(here.v))
+    D = jnp.diag(model.joints.damping if damps_joints(model) else jnp.zeros_like(here.v))
     if not damps_by_servos(model):
         return D
     drive = forces(here)[1]
@@ -89,7 +89,7 @@ def _damping(here: Here) -> Array:
 def _damped(x: Array, here: Here) -> Array:
     """D x (..., nv)."""
     model = here.model
-    out = model.joints.damping * x if takes_slope("Euler", model) else jnp.zeros_like(x)
+    out = model.joints.damping * x if damps_joints(model) else jnp.zeros_like(x)
     return out + damped_by_servos(x, here) if damps_by_servos(model) else out
 
 
@@ -118,7 +118,7 @@ def problem(scene: Scene, kinds: RowKinds, stepping: Stepping) -> Problem:
     J = row_matrix(scene.frame, kinds, blocks)
     moving, free = J @ scene.frame.v, J @ scene.free
     law, own = conditions.law(scene.frame, kinds, blocks, moving, scene.duration, stepping), boxes.roles(kinds)
-    rebound = conditions.rebound(law, moving)
+    rebound = conditions.rebound(law.restitution, moving)
     bounce = law.on & own.push & ~(rebound <= 0) & (free < law.reach)  # NaN, too, so that it is not dropped
     X = scene.inverse @ J.T
     mobility = (J * X.T).sum(-1)
@@ -146,7 +146,7 @@ def find(kinds: RowKinds, stepping: Stepping, scene: Scene) -> tuple[Impulses, t
         room = (0, kinds.total - own_kinds.total)
         rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
         sure = found.solved & found.settled
-        if stepping.phase == "place" and boxes.may_hold(own):
+        if stepping.phase.displaces and boxes.may_hold(own):
             sure = sure & _is_met(given, own, parting)
         return Impulses(v, given.X @ lam, *rows), (found.rounds, sure)
 
@@ -217,10 +217,9 @@ def imbalance(stepping: Stepping, z: Impulses, here: Here, duration: Array) -> B
     """Residual of the step at given sides."""
     model, kin, h = here.model, here.kin, duration
     rows = row_balance(row_kinds(model), stepping, z, here, h)
-    if stepping.phase == "place":
-        return rows._replace(force=rows.force + inertial_force(model, kin, z.v))
-    if stepping.phase == "impact":
-        return rows._replace(force=rows.force + inertial_force(model, kin, z.v - here.v))
+    if not stepping.phase.lasts:
+        change = z.v if stepping.phase.displaces else z.v - here.v
+        return rows._replace(force=rows.force + inertial_force(model, kin, change))
     e = (z.v - here.v) / h
     of_rate, of_shift = h * _damped(jnp.stack([e, z.shift]), here)
     inertial = motion_force(model, kin, velocities(model.tree, kin.S, here.v), here.v, e) + of_rate
@@ -239,7 +238,7 @@ def row_balance(kinds: RowKinds, stepping: Stepping, z: Impulses, here: Here, du
     clamped = law.on & (own.hold | (z.side == boxes.CLAMPED))
     firm = (clamped & (own.push | own.hold)) | opening
     restore = law.restore - jnp.where(opening, duration * moved, 0.0)
-    target = jnp.where(z.bounce, conditions.rebound(law, moving), law.reach)
+    target = jnp.where(z.bounce, conditions.rebound(law.restitution, moving), law.reach)
     at_side = z.f - z.side * (law.fixed + law.mu * z.f[own.owner])
     return Balance(
         -rows.pull(z.f),

@@ -1,7 +1,6 @@
 """Rigid contact by complementarity: impulses that stop what would penetrate, stick and slip exactly (Nimble; Jade)."""
 
 from dataclasses import replace
-from functools import partial
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -13,18 +12,19 @@ from ukemi.collide.detect import Contacts, detect
 from ukemi.constraints.rows import row_kinds
 from ukemi.errors import GradientError
 from ukemi.implicit import rules
-from ukemi.implicit.rule import without_derivative
+from ukemi.implicit.rule import dense, without_derivative
+from ukemi.laws.arrival import arrive
 from ukemi.laws.here import Here, here_at
-from ukemi.laws.integrators import advance_slopes, moved_activation, wraps
+from ukemi.laws.integrators import Moved, advance_slopes, moved_activation, wraps
 from ukemi.laws.memory import remember
 from ukemi.laws.method import Method, columns
 from ukemi.laws.rigid import boxes, conditions, derivative
-from ukemi.laws.rigid.conditions import Stepping
+from ukemi.laws.rigid.conditions import STEP, Stepping
 from ukemi.laws.rigid.impulses import Impulses
 from ukemi.laws.rigid.memory import NAME, Sides, names, recalled
 from ukemi.mechanics.kinematics import Kinematics, integrate, of_state
 from ukemi.model.records import Input, Model, State
-from ukemi.status import Status, bit, is_finite
+from ukemi.status import Status
 from ukemi.xla.stages import compact
 
 FORCES = (
@@ -72,11 +72,14 @@ class LCP(Method):
             return columns(self.step, model, state, inputs)
         here, h = self.here(model, state, inputs), model.options.timestep
         z, facts = self.impulses(here, state)
-        args = here, h, recalled(state)
-        z, args = lax.optimization_barrier((z, args))  # see `implicit.rule.isolated`
-        bounces, nv = isinstance(self.gradient, rules.Bounce), model.nv
-        ahead = self._ahead(model, args[0].kin, args[0].v)
-        dv, shift = compact(partial(derivative.jacobians, row_kinds(model), self._stepping, bounces))(z, args, ahead)
+        args, nv = (here, h, recalled(state)), model.nv
+        bounces = isinstance(self.gradient, rules.Bounce)
+
+        def jacobians(z, args):
+            ahead = self._ahead(model, args[0].kin, args[0].v)
+            return derivative.jacobians(row_kinds(model), self._stepping, bounces, z, args, ahead)
+
+        dv, shift = dense(jacobians, z, args)
         change = np.eye(nv, dv.shape[1], nv, dtype=dv.dtype) if self.explicit else dv
         slopes = advance_slopes(model, state, inputs, self._rate(state.v, z, h), jnp.asarray(change) + shift / h, dv)
         return self._after(state, inputs, here, z, facts), slopes
@@ -106,18 +109,18 @@ class LCP(Method):
 
     @property
     def _stepping(self) -> Stepping:
-        return Stepping("step", self.correction, self.explicit)
+        return Stepping(STEP, self.correction, self.explicit)
 
     def _after(self, state: State, inputs: Input, here: Here, z: Impulses, facts) -> State:
         model = here.model
         moved = compact(self._moved)(model, state, here.kin, inputs, z)
-        status = bit(Status.CONTACT_OVERFLOW, here.contacts.overflow)
-        return arrive(model, state, moved, (*facts, status), Sides(names(here.contacts), z.side))
+        sides, failed = Sides(names(here.contacts), z.side), {Status.CONTACT_OVERFLOW: here.contacts.overflow}
+        return arrive_with(model, state, moved, sides, facts, failed)
 
-    def _moved(self, model: Model, state: State, kin: Kinematics, inputs: Input, z: Impulses):
+    def _moved(self, model: Model, state: State, kin: Kinematics, inputs: Input, z: Impulses) -> Moved:
         h = model.options.timestep
         q = integrate(model.tree, state.q, self._rate(state.v, z, h), h)
-        return q, z.v, moved_activation(model, state, kin, inputs)
+        return Moved(q, z.v, moved_activation(model, state, kin, inputs))
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts, and their mean forces (nc, dim) over the step in the contacts' frames."""
@@ -125,18 +128,12 @@ class LCP(Method):
         return report_forces(here, self.impulses(here, state)[0])
 
 
-def arrive(model: Model, state: State, moved: tuple[Array, Array, Array], facts, sides: Sides) -> State:
-    """The next state, with the failures and the memory of a rigid law.
-
-    moved: (q, v, act); facts: (linear systems solved, whether each found a solution, further status bits).
-    """
-    q, v, act = lax.optimization_barrier(moved)  # rounded alike, whoever looks
-    h, (rounds, solved, status) = model.options.timestep, facts
-    finite = is_finite(q, v, act)
-    status = state.status | status | bit(Status.NOT_FINITE, ~finite) | bit(Status.NOT_CONVERGED, ~solved & finite)
+def arrive_with(model: Model, state: State, moved: Moved, sides: Sides, facts, failed) -> State:
+    """The next state, which remembers the sides; facts: (linear systems solved, whether each found a solution)."""
+    h, (rounds, solved) = model.options.timestep, facts
     sides = replace(sides, rows=jnp.maximum(sides.rows, boxes.LOW))
-    cache = remember(state, (v - state.v) / h, rounds, **{NAME: sides})
-    return State(q, v, act, state.time + h, status, cache)
+    cache = remember(state, (moved.v - state.v) / h, rounds, **{NAME: sides})
+    return arrive(state, moved, h, solved, cache, failed)
 
 
 def report_forces(here: Here, z: Impulses) -> tuple[Contacts, Array]:

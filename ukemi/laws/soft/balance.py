@@ -10,8 +10,8 @@ from jax import Array
 
 from ukemi.constraints.block import Frame
 from ukemi.constraints.rows import RowKinds
-from ukemi.laws import integrators
 from ukemi.laws.here import Here, applied, forces, frame_of
+from ukemi.laws.integrators import Integrator, Slope
 from ukemi.laws.soft.rows import Rows, constraint_force, constraint_rows
 from ukemi.mechanics.dynamics import Smooth, inertial_force, motion_force
 from ukemi.mechanics.kinematics import velocities
@@ -50,18 +50,18 @@ def imbalance(kinds: RowKinds, a: Array, here: Here) -> Array:
     return inertial - applied(here) - constraint_pull(kinds, here, a)[1]
 
 
-def lag(integrator: str, a: Array, e: Array, here: Here) -> Array:
+def lag(integrator: Integrator, a: Array, e: Array, here: Here) -> Array:
     """M̂ e − M a (nv,): zero at the acceleration that the integrator uses."""
     return inertial_force(here.model, here.kin, e - a) - here.model.options.timestep * taken(integrator, e, here)
 
 
-def taken(integrator: str, e: Array, here: Here) -> Array:
+def taken(integrator: Integrator, e: Array, here: Here) -> Array:
     """The part of the forces at acceleration e that the integrator takes implicitly: (D − C) e."""
     velocity = velocities(here.model.tree, here.kin.S, here.v)
-    return integrators.slope_product(integrator, here.model, here.kin, velocity, here.v, forces(here)[1], e)
+    return integrator.product(here.model, here.kin, velocity, here.v, forces(here)[1], e)
 
 
-def slope(integrator: str, here: Here) -> integrators.Slope:
+def slope(integrator: Integrator, here: Here) -> Slope:
     """What the integrator takes implicitly."""
     velocity = velocities(here.model.tree, here.kin.S, here.v)
-    return integrators.implicit_slope(integrator, here.model, here.kin, velocity, here.v, forces(here)[1])
+    return integrator.slope(here.model, here.kin, velocity, here.v, forces(here)[1])

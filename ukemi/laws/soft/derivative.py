@@ -19,8 +19,8 @@ from ukemi.constraints.contact_slopes import Follow
 from ukemi.constraints.rows import RowKinds, constant_dofs
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, pushforward, unmoved
-from ukemi.laws import integrators
 from ukemi.laws.here import Here, applied
+from ukemi.laws.integrators import Integrator, implicit_matrix
 from ukemi.laws.slopes import applied_slopes, applies_plain_forces, columns_of, following, moving, posed
 from ukemi.laws.slots import in_chunks
 from ukemi.laws.soft import slopes
@@ -50,7 +50,7 @@ from ukemi.xla.batches import one_by_one
 from ukemi.xla.stages import compact
 
 
-def rule(kinds: RowKinds, implicit: str | None, z, here: Here, along: Here):
+def rule(kinds: RowKinds, implicit: Integrator | None, z, here: Here, along: Here):
     """(da, de) along tangents of anything."""
     others = along.model, dataclasses.replace(along.inputs, ctrl=None)
     if unmoved(others):  # kinematics and contacts follow the state
@@ -61,7 +61,7 @@ def rule(kinds: RowKinds, implicit: str | None, z, here: Here, along: Here):
 # ---- along anything, vector by vector -----------------------------------------------------------------------------
 
 
-def _along_anything(kinds: RowKinds, implicit: str | None, z, here: Here, along: Here):
+def _along_anything(kinds: RowKinds, implicit: Integrator | None, z, here: Here, along: Here):
     a, e = z
     dr = pushforward(partial(imbalance, kinds, a), here, along)
     if dr is None:
@@ -73,7 +73,7 @@ def _along_anything(kinds: RowKinds, implicit: str | None, z, here: Here, along:
         return da, da
     lagging = pushforward(partial(lag, implicit, a, e), here, along)
     force = inertial_force(here.model, here.kin, da) - lagging
-    return da, integrators.solve_implicit(implicit, here.model, dyn.M, slope(implicit, here), force)
+    return da, implicit.solve(here.model, dyn.M, slope(implicit, here), force)
 
 
 class _Curved(NamedTuple):
@@ -101,7 +101,7 @@ def _curved(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> _Curved:
 # ---- along state and controls ----------------------------------------------------------------------------------------
 
 
-def _along_state(kinds: RowKinds, implicit: str | None, z, here: Here, along: Here):
+def _along_state(kinds: RowKinds, implicit: Integrator | None, z, here: Here, along: Here):
     parts = [along.q, along.v, along.act, along.inputs.ctrl]
     values = [here.q, here.v, here.act, here.inputs.ctrl]
     parts = [filled(t, like) for t, like in zip(parts, values, strict=True)]
@@ -110,14 +110,14 @@ def _along_state(kinds: RowKinds, implicit: str | None, z, here: Here, along: He
     return move((z, here), tuple(parts), z)
 
 
-def _push(kinds: RowKinds, implicit: str | None, known, along):
+def _push(kinds: RowKinds, implicit: Integrator | None, known, along):
     """(da, de) along changes of position (tangent space), velocity, activation and control."""
     A, E = compact(partial(jacobians, kinds, implicit))(*known)
     along = jnp.concatenate(along)
     return A @ along, E @ along
 
 
-def _pull(kinds: RowKinds, implicit: str | None, known, cotangents):
+def _pull(kinds: RowKinds, implicit: Integrator | None, known, cotangents):
     """The transpose of `_push`: −wᵀ ∂R with H w = the cotangents of a, and the same of M̂ᵀ u = those of e."""
     z, here = known
     (a, e), (w, u), model, h = z, cotangents, here.model, here.model.options.timestep
@@ -126,9 +126,9 @@ def _pull(kinds: RowKinds, implicit: str | None, known, cotangents):
     dyn = Smooth(spatial.materialize(mass_matrix(model, here.kin, pseudo)), jnp.zeros_like(a), velocity)
     curved, pulls = _curved(kinds, here, dyn, a), []
     if implicit:
-        u = integrators.solve_transposed(implicit, model, dyn.M, slope(implicit, here), u)
+        u = implicit.solve_transposed(model, dyn.M, slope(implicit, here), u)
         pulls.append((-inertial_pull(model, here.kin, pseudo, e - a, u), jnp.zeros_like(a)))
-        if implicit != "Euler":  # the slope that Euler takes is a parameter
+        if implicit.takes_forces:  # the slope that Euler takes is a parameter
             pulls.append(_pulled(partial(taken, implicit, e), here, h * u))
         u = dyn.M @ u
     w = solve(curved.H, w + u)
@@ -175,7 +175,7 @@ def _pulled(function, here: Here, w: Array) -> ForceSlopes:
 # ---- Jacobians ----------------------------------------------------------------------------------------------------
 
 
-def jacobians(kinds: RowKinds, implicit: str | None, z, here: Here) -> tuple[Array, Array]:
+def jacobians(kinds: RowKinds, implicit: Integrator | None, z, here: Here) -> tuple[Array, Array]:
     """∂a and ∂e (nv, nv + nv + na + nu) in position (tangent space), velocity, activation and control."""
     model, (a, e) = here.model, z
     dyn = smooth(model, here.kin, here.v)
@@ -188,9 +188,9 @@ def jacobians(kinds: RowKinds, implicit: str | None, z, here: Here) -> tuple[Arr
         return A, A
     force = dyn.M @ A
     force = force - jnp.pad(inertial_slope(model, here.kin, e - a), ((0, 0), (0, force.shape[1] - model.nv)))
-    if implicit != "Euler":  # the slope that Euler takes is a parameter
+    if implicit.takes_forces:  # the slope that Euler takes is a parameter
         force = force + model.options.timestep * jnp.concatenate(_taken_slopes(implicit, e, here), -1)
-    return A, eliminate(integrators.implicit_matrix(model, dyn.M, slope(implicit, here)), force)
+    return A, eliminate(implicit_matrix(model, dyn.M, slope(implicit, here)), force)
 
 
 def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> slopes.ConstraintSlopes:
@@ -214,10 +214,10 @@ def _ahead(kinds: RowKinds, dtype) -> Array | None:
     return jnp.asarray(kinds.ahead.width, dtype) if kinds.ahead else None
 
 
-def _taken_slopes(integrator: str, e: Array, here: Here) -> ForceSlopes:
+def _taken_slopes(integrator: Integrator, e: Array, here: Here) -> ForceSlopes:
     """Slopes of `taken`."""
     model, kin, _, q, v, act, _, inputs = here
-    if integrators.takes_forces_of_joints(integrator, model) and has_plain_forces(model):
+    if integrator.takes_forces_of_joints(model) and has_plain_forces(model):
         return damping_slopes(model, kin, q, v, act, cast(Array, inputs.ctrl), e)
     return columns_of(partial(taken, integrator, e), here)
 

@@ -11,10 +11,19 @@ from jax import Array, lax
 from ukemi import values
 from ukemi.collide.detect import Contacts, detect
 from ukemi.constraints.rows import RowKinds, row_kinds
-from ukemi.implicit.rule import root, straight_through
+from ukemi.implicit.rule import dense, root, straight_through
 from ukemi.implicit.rules import Exact, FromDistance, Rule, require
-from ukemi.laws import integrators
+from ukemi.laws.arrival import arrive
 from ukemi.laws.here import Here, forces, here_of
+from ukemi.laws.integrators import (
+    INTEGRATORS,
+    Integrator,
+    Moved,
+    advance,
+    advance_slopes,
+    runge_kutta,
+    wraps,
+)
 from ukemi.laws.memory import remember
 from ukemi.laws.method import Method, columns
 from ukemi.laws.soft import balance, derivative
@@ -26,8 +35,7 @@ from ukemi.mechanics.forces import Actuation, Passive, passive
 from ukemi.mechanics.forces import applied as applied_wrenches
 from ukemi.mechanics.kinematics import Kinematics, velocities
 from ukemi.model.records import Input, Model, State
-from ukemi.status import Status, bit, is_finite
-from ukemi.xla.stages import compact
+from ukemi.status import Status
 
 CONES = ("pyramidal", "elliptic")
 
@@ -81,7 +89,7 @@ class Soft(Method):
 
     def __check_init__(self):
         require("Soft", self.gradient, (Exact, FromDistance))
-        for name, choices in {"cone": CONES, "solver": tuple(SOLVERS), "integrator": integrators.NAMES}.items():
+        for name, choices in {"cone": CONES, "solver": tuple(SOLVERS), "integrator": tuple(INTEGRATORS)}.items():
             if getattr(self, name) is not None:
                 values.check_choice("Soft", name, getattr(self, name), choices)
         for name in ("iterations", "line_search_iterations"):
@@ -92,46 +100,37 @@ class Soft(Method):
 
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
-        if self._integrator(model) == "RK4":
-            moved, motion = integrators.runge_kutta(self.accelerate, model, state, inputs)
+        integrator = self._integrator(model)
+        if integrator.stages > 1:
+            moved, motion = runge_kutta(self.accelerate, model, state, inputs)
         else:
-            motion = self.accelerate(model, state, inputs, self._integrator(model))
-            moved = integrators.advance(model, state, motion, inputs)
+            motion = self.accelerate(model, state, inputs, integrator)
+            moved = advance(model, state, motion, inputs)
         return self._after(model, state, motion, moved)
 
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
         integrator = self._integrator(model)
-        if integrator == "RK4" or integrators.wraps(model):
+        if integrator.stages > 1 or wraps(model):
             return columns(self.step, model, state, inputs)
         here = here_of(model, state, inputs)
-        implicit = integrator if integrators.takes_slope(integrator, model) else None
+        implicit = integrator.implicit(model)
         motion = self._motion(here, implicit)
         z, kinds = (motion.acceleration, motion.effective), self.kinds(model)
         if isinstance(self.gradient, FromDistance):
             (z, _), here, kinds = self._from_distance(self.gradient, here, z[0], implicit)
-        z, here = lax.optimization_barrier((z, here))  # see `implicit.rule.isolated`
-        _, E = compact(partial(derivative.jacobians, kinds, implicit))(z, here)
-        after = self._after(model, state, motion, integrators.advance(model, state, motion, inputs))
+        _, E = dense(partial(derivative.jacobians, kinds, implicit), z, here)
+        after = self._after(model, state, motion, advance(model, state, motion, inputs))
         velocity = model.options.timestep * E + np.eye(model.nv, E.shape[1], model.nv, dtype=E.dtype)
-        return after, integrators.advance_slopes(model, state, inputs, after.v, velocity, velocity)
+        return after, advance_slopes(model, state, inputs, after.v, velocity, velocity)
 
-    def _integrator(self, model: Model) -> str:
-        return self.integrator or model.options.layout.integrator
+    def _integrator(self, model: Model) -> Integrator:
+        return INTEGRATORS[self.integrator or model.options.layout.integrator]
 
-    def _after(self, model: Model, state: State, motion: Motion, moved: integrators.Moved) -> State:
-        # computed once, whoever looks at it: a rollout that stores it for its gradient must not round it differently
-        moved = lax.optimization_barrier(moved)
-        finite = is_finite(*moved)
-        status = (
-            state.status
-            | bit(Status.NOT_FINITE, ~finite)
-            | bit(Status.NOT_CONVERGED, ~motion.converged & finite)
-            | bit(Status.CONTACT_OVERFLOW, motion.contacts.overflow)
-            | bit(Status.FAR_OVERFLOW, motion.far_overflow)
-        )
+    def _after(self, model: Model, state: State, motion: Motion, moved: Moved) -> State:
+        failed = {Status.CONTACT_OVERFLOW: motion.contacts.overflow, Status.FAR_OVERFLOW: motion.far_overflow}
         cache = remember(state, motion.acceleration, motion.iterations)
-        return State(moved.q, moved.v, moved.act, state.time + model.options.timestep, status, cache)
+        return arrive(state, moved, model.options.timestep, motion.converged, cache, failed)
 
     def kinds(self, model: Model) -> RowKinds:
         """Number and kinds of the constraint rows."""
@@ -140,12 +139,11 @@ class Soft(Method):
     def _cone(self, model: Model) -> str:
         return self.cone or model.options.layout.cone
 
-    def accelerate(self, model: Model, state: State, inputs: Input, integrator: str | None = None) -> Motion:
+    def accelerate(self, model: Model, state: State, inputs: Input, integrator: Integrator | None = None) -> Motion:
         """Acceleration of the soft law, and the one that `integrator` makes of it, by the implicit rule."""
-        implicit = integrator if integrator and integrators.takes_slope(integrator, model) else None
-        return self._motion(here_of(model, state, inputs), implicit)
+        return self._motion(here_of(model, state, inputs), integrator and integrator.implicit(model))
 
-    def _motion(self, here: Here, implicit: str | None) -> Motion:
+    def _motion(self, here: Here, implicit: Integrator | None) -> Motion:
         if not isinstance(self.gradient, FromDistance):
             z, facts = self._balance(self.kinds(here.model), implicit, here)
             return Motion(here.kin, here.contacts, *z, *facts)
@@ -154,14 +152,14 @@ class Soft(Method):
         a, e = straight_through(z, soft)
         return Motion(here.kin, here.contacts, a, e, *facts, far_overflow=far.contacts.overflow)
 
-    def _from_distance(self, ahead: FromDistance, here: Here, a: Array, implicit: str | None):
+    def _from_distance(self, ahead: FromDistance, here: Here, a: Array, implicit: Integrator | None):
         """What the softened law finds, where, and its rows: the same state, but contacts act from a distance."""
         kinds = row_kinds(here.model, self._cone(here.model), ahead)
         near = detect(here.model, here.kin, jnp.asarray(ahead.width, a.dtype))
         far = here._replace(contacts=near, warm=lax.stop_gradient(a))
         return self._balance(kinds, implicit, far), far, kinds
 
-    def _balance(self, kinds: RowKinds, implicit: str | None, here: Here):
+    def _balance(self, kinds: RowKinds, implicit: Integrator | None, here: Here):
         """(a, e) and how the solver fared, by the implicit rule."""
 
         def find(here: Here):
@@ -218,9 +216,9 @@ def _look_inside(method: Soft, model: Model, state: State, inputs: Input) -> For
     return method._forward(method.kinds(model), here_of(model, state, inputs))
 
 
-def effective(implicit: str | None, here: Here, now: Forward) -> Array:
+def effective(implicit: Integrator | None, here: Here, now: Forward) -> Array:
     """The acceleration (nv,) that an integrator makes of the soft law's: e with M̂ e = M a."""
     if not implicit:
         return now.solution.acceleration
-    slope = integrators.implicit_slope(implicit, here.model, here.kin, now.smooth.velocity, here.v, now.actuation)
-    return integrators.solve_implicit(implicit, here.model, now.smooth.M, slope, now.tau + now.solution.pull)
+    slope = implicit.slope(here.model, here.kin, now.smooth.velocity, here.v, now.actuation)
+    return implicit.solve(here.model, now.smooth.M, slope, now.tau + now.solution.pull)
