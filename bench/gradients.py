@@ -270,7 +270,7 @@ def tree_worker(shared: Path | None, rounds: int) -> None:
 
         def slopes(v, a, model=model):
             kin = kinematics(model, model.joints.qpos0 + 1e-3 * v.sum())
-            both = motion_slopes(model, kin, velocities(model.tree, kin.S, v), v, a)
+            both = motion_slopes(model, kin, a, velocities(model.tree, kin.S, v))
             return both.q, both.v
 
         run = scanned(slopes, jnp.asarray(v), jnp.asarray(a))

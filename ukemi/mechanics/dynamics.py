@@ -10,6 +10,7 @@ from ukemi.maths import spatial
 from ukemi.maths.maps import mix, pick_rows
 from ukemi.mechanics.kinematics import Kinematics, Velocities, accumulate, accumulate_before, kinematics, velocities
 from ukemi.model.records import Model
+from ukemi.model.tree import Tree
 
 
 class Smooth(NamedTuple):
@@ -42,7 +43,7 @@ def smooth(model: Model, kin: Kinematics, v: Array) -> Smooth:
     tree = model.tree
     pseudo = spatial.materialize(body_inertias(model, kin))
     velocity = velocities(tree, kin.S, v)
-    force = _body_forces(model, pseudo, velocity, velocity.S_dot * v[:, None])
+    force = _body_forces(model, pseudo, velocity.S_dot * v[:, None], velocity)
     composite = spatial.materialize(mix(tree.moves.T, jnp.concatenate([pseudo, force], -1)))
     momentum = spatial.materialize(spatial.apply(spatial.spatial_inertia(composite[:, :16]), kin.S))
     product = momentum @ kin.S.T
@@ -60,10 +61,17 @@ def mass_matrix(model: Model, kin: Kinematics, pseudo: Array) -> Array:
     return tree.anc * product + (tree.strict * product).T + jnp.diag(model.joints.armature)
 
 
-def _body_forces(model: Model, pseudo: Array, velocity: Velocities, acceleration: Array) -> Array:
-    """Forces (nb, 6) that the bodies' motion needs: f = I A + V ×* I V, with joint accelerations S a + Ṡ v."""
+def _rates(kin: Kinematics, a: Array, velocity: Velocities | None) -> Array:
+    """Accelerations (nv, 6) that the joints add: S a + Ṡ v."""
+    return kin.S * a[:, None] if velocity is None else kin.S * a[:, None] + velocity.S_dot * velocity.v[:, None]
+
+
+def _body_forces(model: Model, pseudo: Array, rates: Array, velocity: Velocities | None) -> Array:
+    """Forces (nb, 6) that the bodies' motion needs: f = I A + V ×* I V."""
     inertia = spatial.spatial_inertia(pseudo)
-    A = accumulate(model.tree, acceleration) - gravity(model)
+    if velocity is None:
+        return spatial.apply(inertia, accumulate(model.tree, rates))
+    A = accumulate(model.tree, rates) - gravity(model)
     momentum = spatial.materialize(spatial.apply(inertia, velocity.body))
     return spatial.apply(inertia, A) + spatial.cross_force(velocity.body, momentum)
 
@@ -71,26 +79,16 @@ def _body_forces(model: Model, pseudo: Array, velocity: Velocities, acceleration
 def inverse_dynamics(model: Model, q: Array, v: Array, a: Array) -> Array:
     """Generalised force τ (nv,) = M a + c of the bodies alone: no passive, actuator or constraint forces."""
     kin = kinematics(model, q)
-    return motion_force(model, kin, velocities(model.tree, kin.S, v), v, a)
+    return motion_force(model, kin, a, velocities(model.tree, kin.S, v))
 
 
-def motion_force(model: Model, kin: Kinematics, velocity: Velocities, v: Array, a: Array) -> Array:
-    """M a + c (nv,) at the poses `kin`: forces of the bodies, summed over what each dof moves."""
-    acceleration = kin.S * a[:, None] + velocity.S_dot * v[:, None]
-    force = _body_forces(model, body_inertias(model, kin), velocity, acceleration)
-    return _generalised(model, kin, force) + model.joints.armature * a
+def motion_force(model: Model, kin: Kinematics, a: Array, velocity: Velocities | None = None) -> Array:
+    """M a + c (nv,) at the poses `kin`: forces of the bodies, summed over what each dof moves.
 
-
-def inertial_force(model: Model, kin: Kinematics, a: Array) -> Array:
-    """M a (nv,) without M."""
-    inertia = spatial.spatial_inertia(body_inertias(model, kin))
-    force = spatial.apply(inertia, accumulate(model.tree, kin.S * a[:, None]))
-    return _generalised(model, kin, force) + model.joints.armature * a
-
-
-def _generalised(model: Model, kin: Kinematics, force: Array) -> Array:
-    """Generalised force (nv,) of forces (nb, 6) on the bodies about their trees' reference points."""
-    return (kin.S * (mix(model.tree.moves.T, force))).sum(-1)
+    Without velocities M a alone, at rest and without gravity; so do the derivatives below.
+    """
+    force = _body_forces(model, body_inertias(model, kin), _rates(kin, a, velocity), velocity)
+    return (kin.S * mix(model.tree.moves.T, force)).sum(-1) + model.joints.armature * a
 
 
 # ---- closed-form derivatives (docs/architecture.md: tree algebra) --------------------------------------------------
@@ -103,18 +101,16 @@ class MotionSlopes(NamedTuple):
     v: Array  # (nv, nv)
 
 
-def motion_slopes(model: Model, kin: Kinematics, velocity: Velocities, v: Array, a: Array) -> MotionSlopes:
+def motion_slopes(model: Model, kin: Kinematics, a: Array, velocity: Velocities) -> MotionSlopes:
     """∂(M a + c)/∂q and ∂(M a + c)/∂v in closed form.
 
     With composites over what each dof moves, ψ̇ = V_λ × S and ψ̈ = A_λ × S + V_λ × ψ̇:
     ∂τ/∂q = anc ∘ (2Bᵀ S ψ̇ᵀ + I S ψ̈ᵀ) + strictᵀ ∘ S (2B ψ̇ + I ψ̈ + S ×* f)ᵀ,
     ∂τ/∂v = anc ∘ (2Bᵀ S Sᵀ + I S (ψ̇ + Ṡ)ᵀ) + strictᵀ ∘ S (2B S + I (ψ̇ + Ṡ))ᵀ.
     """
-    tree, S = model.tree, kin.S
-    rates = S * a[:, None] + velocity.S_dot * v[:, None]
+    tree, S, rates = model.tree, kin.S, _rates(kin, a, velocity)
     pseudo = body_inertias(model, kin)
-    force = _body_forces(model, pseudo, velocity, rates)
-    terms = _composites(model, pseudo, velocity, force)
+    terms = _composites(model, pseudo, velocity, _body_forces(model, pseudo, rates, velocity))
     before = accumulate_before(tree, rates) - gravity(model)
     psi_dot = spatial.cross_motion(velocity.before, S)
     psi_ddot = spatial.cross_motion(before, S) + spatial.cross_motion(velocity.before, psi_dot)
@@ -126,28 +122,43 @@ def motion_slopes(model: Model, kin: Kinematics, velocity: Velocities, v: Array,
     below_v = spatial.apply(terms.B, S) + spatial.apply(terms.inertia, rate)
     left = spatial.materialize(jnp.concatenate([turned, momentum], -1))
     right = jnp.concatenate([jnp.concatenate([psi_dot, psi_ddot], -1), jnp.concatenate([S, rate], -1)])
-    above = left @ spatial.materialize(right).T
-    below = S @ spatial.materialize(jnp.concatenate([below_q, below_v])).T
-    both = np.tile(tree.anc, 2) * above + np.tile(tree.strict.T, 2) * below
+    both = _on_paths(
+        tree, S, left, spatial.materialize(right), spatial.materialize(jnp.concatenate([below_q, below_v]))
+    )
     return MotionSlopes(both[:, : model.nv], both[:, model.nv :])
 
 
+def _on_paths(tree: Tree, S: Array, left: Array, right: Array, below: Array) -> Array:
+    """anc ∘ left rightᵀ + strictᵀ ∘ S belowᵀ (nv, n nv): of pairs of dofs of which one is above the other, n kinds."""
+    n = len(right) // max(1, tree.nv)
+    return jnp.asarray(np.tile(tree.anc, n) * (left @ right.T) + np.tile(tree.strict.T, n) * (S @ below.T))
+
+
 def inertial_slope(model: Model, kin: Kinematics, a: Array) -> Array:
-    """∂(M a)/∂q (nv, nv) in closed form, at constant a."""
-    tree, S = model.tree, kin.S
-    rates = S * a[:, None]
+    """∂(M a)/∂q (nv, nv), at constant a: `motion_slopes` at rest and without gravity, where ψ̇ and B are zero."""
+    tree, S, rates = model.tree, kin.S, _rates(kin, a, None)
     pseudo = body_inertias(model, kin)
-    force = spatial.apply(spatial.spatial_inertia(pseudo), accumulate(tree, rates))
+    force = _body_forces(model, pseudo, rates, None)
     composite = mix(tree.moves.T, jnp.concatenate([pseudo, force], -1))
     inertia, force = spatial.spatial_inertia(composite[:, :16]), composite[:, 16:]
     psi_ddot = spatial.materialize(spatial.cross_motion(accumulate_before(tree, rates), S))
     below = spatial.apply(inertia, psi_ddot) + spatial.cross_force(S, force)
     momentum, below = spatial.materialize((spatial.apply(inertia, S), below))
-    return tree.anc * (momentum @ psi_ddot.T) + tree.strict.T * (S @ below.T)
+    return _on_paths(tree, S, momentum, psi_ddot, below)
+
+
+def bias_slope(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
+    """∂c/∂v (nv, nv) of the bias force: ∂τ/∂v of `motion_slopes`, which does not depend on a."""
+    tree, S = model.tree, kin.S
+    terms = _composites(model, body_inertias(model, kin), velocity, jnp.zeros_like(velocity.body))
+    rate = spatial.cross_motion(velocity.before, S) + velocity.S_dot
+    left = jnp.concatenate([spatial.apply(terms.B.mT, S), spatial.apply(terms.inertia, S)], -1)
+    below = spatial.apply(terms.B, S) + spatial.apply(terms.inertia, rate)
+    return _on_paths(tree, S, left, jnp.concatenate([S, rate], -1), below)
 
 
 def motion_pull(
-    model: Model, kin: Kinematics, pseudo: Array, velocity: Velocities, v: Array, a: Array, w: Array
+    model: Model, kin: Kinematics, pseudo: Array, a: Array, w: Array, velocity: Velocities | None = None
 ) -> tuple[Array, Array]:
     """wᵀ ∂(M a + c)/∂q and wᵀ ∂(M a + c)/∂v (nv,) in closed form, of bodies of pseudo-inertias (nb, 16).
 
@@ -155,41 +166,25 @@ def motion_pull(
     over the bodies that each dof moves,
     q̄ = (W_λ × S)·Σf + ψ̇·Σg + ψ̈·ΣI W,  v̄ = S·Σg + (ψ̇ + Ṡ)·ΣI W,  g = 2BᵀW = V ×* I W − W ×* I V − I (V × W).
     """
-    tree, S, V = model.tree, kin.S, velocity.body
-    rates, weighted = S * a[:, None] + velocity.S_dot * v[:, None], S * w[:, None]
-    inertia, W = spatial.spatial_inertia(pseudo), accumulate(tree, weighted)
+    tree, S, rates, weighted = model.tree, kin.S, _rates(kin, a, velocity), _rates(kin, w, None)
+    inertia, W, psi = spatial.spatial_inertia(pseudo), accumulate(tree, weighted), accumulate_before(tree, weighted)
+    psi, force = spatial.cross_motion(psi, S), _body_forces(model, pseudo, rates, velocity)
+    if velocity is None:
+        parts = jnp.concatenate([force, spatial.apply(inertia, W)], -1)
+        force, carried = jnp.split(mix(tree.moves.T, spatial.materialize(parts)), 2, -1)
+        psi_ddot = spatial.cross_motion(accumulate_before(tree, rates), S)
+        return (psi * force + psi_ddot * carried).sum(-1), jnp.zeros_like(a)
+    V = velocity.body
     momentum, turned = spatial.apply(inertia, V), spatial.apply(inertia, spatial.cross_motion(V, W))
     carried = spatial.materialize(spatial.apply(inertia, W))
     g = spatial.cross_force(V, carried) - spatial.cross_force(W, momentum) - turned
-    parts = jnp.concatenate([_body_forces(model, pseudo, velocity, rates), g, carried], -1)
+    parts = jnp.concatenate([force, g, carried], -1)
     force, g, carried = jnp.split(mix(tree.moves.T, spatial.materialize(parts)), 3, -1)
     before = accumulate_before(tree, rates) - gravity(model)
     psi_dot = spatial.materialize(spatial.cross_motion(velocity.before, S))
     psi_ddot = spatial.cross_motion(before, S) + spatial.cross_motion(velocity.before, psi_dot)
-    psi = spatial.cross_motion(accumulate_before(tree, weighted), S)
     q = (psi * force + psi_dot * g + psi_ddot * carried).sum(-1)
     return q, (S * g + (psi_dot + velocity.S_dot) * carried).sum(-1)
-
-
-def inertial_pull(model: Model, kin: Kinematics, pseudo: Array, a: Array, w: Array) -> Array:
-    """wᵀ ∂(M a)/∂q (nv,) in closed form, at constant a: `motion_pull` at rest and without gravity."""
-    tree, S = model.tree, kin.S
-    rates, weighted = S * a[:, None], S * w[:, None]
-    inertia = spatial.spatial_inertia(pseudo)
-    forces = [spatial.apply(inertia, accumulate(tree, x)) for x in (rates, weighted)]
-    force, carried = jnp.split(mix(tree.moves.T, spatial.materialize(jnp.concatenate(forces, -1))), 2, -1)
-    psi, psi_ddot = (spatial.cross_motion(accumulate_before(tree, x), S) for x in (weighted, rates))
-    return (psi * force + psi_ddot * carried).sum(-1)
-
-
-def bias_slope(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
-    """∂c/∂v (nv, nv) of the bias force, in closed form: ∂τ/∂v of `motion_slopes`, which does not depend on a."""
-    tree, S = model.tree, kin.S
-    terms = _composites(model, body_inertias(model, kin), velocity, jnp.zeros_like(velocity.body))
-    rate = spatial.cross_motion(velocity.before, S) + velocity.S_dot
-    left = jnp.concatenate([spatial.apply(terms.B.mT, S), spatial.apply(terms.inertia, S)], -1)
-    below = spatial.apply(terms.B, S) + spatial.apply(terms.inertia, rate)
-    return jnp.asarray(tree.anc * (left @ jnp.concatenate([S, rate], -1).T) + tree.strict.T * (S @ below.T))
 
 
 class _Composites(NamedTuple):

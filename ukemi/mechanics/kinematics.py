@@ -215,8 +215,9 @@ def site_frames(model: Model, kin: Kinematics) -> tuple[Array, Array]:
 
 
 class Velocities(NamedTuple):
-    """Spatial velocities about each tree's reference point."""
+    """Joint velocities, and the spatial ones about each tree's reference point that they amount to."""
 
+    v: Array  # (nv,)
     before: Array  # (nv, 6) of the frame that each dof's joint is attached to: V_λ
     S_dot: Array  # (nv, 6) rate of the motion subspace: V_j × S
     body: Array  # (nb, 6)
@@ -226,7 +227,7 @@ def velocities(tree: Tree, S: Array, v: Array) -> Velocities:
     """Velocities of joints and bodies for joint velocities v (nv,)."""
     after = spatial.materialize(mix(tree.anc, S * v[:, None]))  # V_j of every dof's joint
     before = _at(after, tree.dof_above)
-    return Velocities(*spatial.materialize((before, spatial.cross_motion(after, S), _at(after, tree.body_dof))))
+    return Velocities(v, *spatial.materialize((before, spatial.cross_motion(after, S), _at(after, tree.body_dof))))
 
 
 def accumulate(tree: Tree, rates: Array) -> Array:

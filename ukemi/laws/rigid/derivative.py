@@ -225,7 +225,7 @@ def _slopes(kinds: RowKinds, stepping: Stepping, z: Impulses, here: Here, now: S
     """Slopes of `Balance`: force and shift in everything, rows in q and v, restore in q."""
     model, h, nv = here.model, here.model.options.timestep, here.model.nv
     e = (z.v - here.v) / h
-    inertial = motion_slopes(model, here.kin, now.frame.velocity, here.v, e)
+    inertial = motion_slopes(model, here.kin, e, now.frame.velocity)
     push = applied_slopes(here)
     force = h * jnp.concatenate([inertial.q - push.q, inertial.v - push.v - now.M / h, -push.act, -push.ctrl], -1)
     shift = _widened(inertial_slope(model, here.kin, z.shift), force)

@@ -27,7 +27,7 @@ from ukemi.laws.rigid.live import on_rows
 from ukemi.laws.rigid.memory import Sides, names
 from ukemi.laws.slots import with_slots
 from ukemi.maths.systems import eliminate, factored
-from ukemi.mechanics.dynamics import inertial_force, motion_force, smooth
+from ukemi.mechanics.dynamics import motion_force, smooth
 from ukemi.mechanics.forces import on_joints
 from ukemi.mechanics.kinematics import velocities
 from ukemi.model.records import Model
@@ -219,11 +219,11 @@ def imbalance(stepping: Stepping, z: Impulses, here: Here, duration: Array) -> B
     rows = row_balance(row_kinds(model), stepping, z, here, h)
     if not stepping.phase.lasts:
         change = z.v if stepping.phase.displaces else z.v - here.v
-        return rows._replace(force=rows.force + inertial_force(model, kin, change))
+        return rows._replace(force=rows.force + motion_force(model, kin, change))
     e = (z.v - here.v) / h
     of_rate, of_shift = h * _damped(jnp.stack([e, z.shift]), here)
-    inertial = motion_force(model, kin, velocities(model.tree, kin.S, here.v), here.v, e) + of_rate
-    lagging = inertial_force(model, kin, z.shift) + of_shift
+    inertial = motion_force(model, kin, e, velocities(model.tree, kin.S, here.v)) + of_rate
+    lagging = motion_force(model, kin, z.shift) + of_shift
     return rows._replace(force=rows.force + h * (inertial - applied(here)), shift=rows.shift + lagging)
 
 

@@ -13,7 +13,7 @@ from ukemi.constraints.rows import RowKinds
 from ukemi.laws.here import Here, applied, forces, frame_of
 from ukemi.laws.integrators import Integrator, Slope
 from ukemi.laws.soft.rows import Rows, constraint_force, constraint_rows
-from ukemi.mechanics.dynamics import Smooth, inertial_force, motion_force
+from ukemi.mechanics.dynamics import Smooth, motion_force
 from ukemi.mechanics.kinematics import velocities
 
 
@@ -46,13 +46,13 @@ def constraint_pull(kinds: RowKinds, here: Here, a: Array) -> tuple[Array, Array
 
 def imbalance(kinds: RowKinds, a: Array, here: Here) -> Array:
     """M a + c − τ − Jᵀ f (nv,): zero at the acceleration of the soft law."""
-    inertial = motion_force(here.model, here.kin, velocities(here.model.tree, here.kin.S, here.v), here.v, a)
+    inertial = motion_force(here.model, here.kin, a, velocities(here.model.tree, here.kin.S, here.v))
     return inertial - applied(here) - constraint_pull(kinds, here, a)[1]
 
 
 def lag(integrator: Integrator, a: Array, e: Array, here: Here) -> Array:
     """M̂ e − M a (nv,): zero at the acceleration that the integrator uses."""
-    return inertial_force(here.model, here.kin, e - a) - here.model.options.timestep * taken(integrator, e, here)
+    return motion_force(here.model, here.kin, e - a) - here.model.options.timestep * taken(integrator, e, here)
 
 
 def taken(integrator: Integrator, e: Array, here: Here) -> Array:

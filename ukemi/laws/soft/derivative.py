@@ -32,10 +32,9 @@ from ukemi.maths.systems import eliminate, solve
 from ukemi.mechanics.dynamics import (
     Smooth,
     body_inertias,
-    inertial_force,
-    inertial_pull,
     inertial_slope,
     mass_matrix,
+    motion_force,
     motion_pull,
     motion_slopes,
     smooth,
@@ -72,7 +71,7 @@ def _along_anything(kinds: RowKinds, implicit: Integrator | None, z, here: Here,
     if not implicit:
         return da, da
     lagging = pushforward(partial(lag, implicit, a, e), here, along)
-    force = inertial_force(here.model, here.kin, da) - lagging
+    force = motion_force(here.model, here.kin, da) - lagging
     return da, implicit.solve(here.model, dyn.M, slope(implicit, here), force)
 
 
@@ -127,12 +126,12 @@ def _pull(kinds: RowKinds, implicit: Integrator | None, known, cotangents):
     curved, pulls = _curved(kinds, here, dyn, a), []
     if implicit:
         u = implicit.solve_transposed(model, dyn.M, slope(implicit, here), u)
-        pulls.append((-inertial_pull(model, here.kin, pseudo, e - a, u), jnp.zeros_like(a)))
+        pulls.append((-motion_pull(model, here.kin, pseudo, e - a, u)[0], jnp.zeros_like(a)))
         if implicit.takes_forces:  # the slope that Euler takes is a parameter
             pulls.append(_pulled(partial(taken, implicit, e), here, h * u))
         u = dyn.M @ u
     w = solve(curved.H, w + u)
-    moving = motion_pull(model, here.kin, pseudo, velocity, here.v, a, w)
+    moving = motion_pull(model, here.kin, pseudo, a, w, velocity)
     pulls += [jax.tree.map(jnp.negative, moving), _pulled(partial(_open_force, kinds, a), here, w)]
     if curved.rows is not None:
         pulls.append((w * curved.rows[0], w * curved.rows[1]))
@@ -179,7 +178,7 @@ def jacobians(kinds: RowKinds, implicit: Integrator | None, z, here: Here) -> tu
     """∂a and ∂e (nv, nv + nv + na + nu) in position (tangent space), velocity, activation and control."""
     model, (a, e) = here.model, z
     dyn = smooth(model, here.kin, here.v)
-    inertial = motion_slopes(model, here.kin, dyn.velocity, here.v, a)
+    inertial = motion_slopes(model, here.kin, a, dyn.velocity)
     pull = _constraint_slopes(kinds, here, dyn, a)
     push = _open_slopes(kinds, here, a)
     R = jnp.concatenate([inertial.q - pull.q - push.q, inertial.v - pull.v - push.v, -push.act, -push.ctrl], -1)

@@ -198,7 +198,7 @@ class Soft(Method):
         """Generalised force (nv,) that yields the acceleration: everything but passive and constraint forces."""
         here = here_of(model, state, inputs)
         rest = passive(model, here.kin, state.q, state.v)
-        inertial = motion_force(model, here.kin, velocities(model.tree, here.kin.S, state.v), state.v, acceleration)
+        inertial = motion_force(model, here.kin, acceleration, velocities(model.tree, here.kin.S, state.v))
         return inertial - rest.qfrc - rest.held - self._constraint(here, acceleration)[1]
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
