@@ -16,19 +16,20 @@ from jax import Array
 
 from ukemi.collide.detect import Contacts
 from ukemi.collide.primitives import PAIRS
-from ukemi.constraints.block import Block, Frame, Side
-from ukemi.constraints.contacts import MIN_FRICTION, contact_parameters
-from ukemi.constraints.rows import RowKinds, row_kinds, scalar_blocks
-from ukemi.constraints.softness import MAX_IMPEDANCE, MIN_IMPEDANCE, TINY
+from ukemi.constraints.block import Frame, Side
+from ukemi.constraints.contacts import contact_parameters, mixing_code
+from ukemi.constraints.rows import row_kinds, scalar_blocks
+from ukemi.constraints.softness import softness_code
 from ukemi.errors import InputError
 from ukemi.laws.method import Method
 from ukemi.laws.rigid import boxes, impulses
 from ukemi.laws.rigid.lcp import LCP
 from ukemi.laws.rigid.memory import recalled
 from ukemi.laws.soft.law import Motion, Soft
-from ukemi.laws.soft.penalty import Penalty
+from ukemi.laws.soft.penalty import penalty_pieces
 from ukemi.laws.soft.rows import constraint_rows
 from ukemi.maths import spatial
+from ukemi.maths.codes import between, pack
 from ukemi.mechanics.fluid import local_velocity
 from ukemi.mechanics.forces import actuation, next_activation, passive
 from ukemi.mechanics.kinematics import Kinematics, velocities
@@ -92,60 +93,28 @@ def _mode(method: Soft, model: Model, state: State, inputs: Input, motion: Motio
     codes, first = [_quaternion_code(model, q), _actuator_code(model, state, inputs, kin)], 0
     if model.options.layout.fluid:
         codes.append(_drag_code(model, kin, v))
+    pieces, of_contacts = penalty_pieces(kinds, rows.penalty, x)
     for block in scalar_blocks(frame):
         n = len(block)
-        soft = _softness_code(model, block.solref, block.solimp, block.depth - block.margin)
+        soft = softness_code(model, block.solref, block.solimp, block.depth - block.margin)
         # which side of a joint is nearer shows in the sign of its row
         side = jnp.sign(block.J).sum(-1) if block.side is Side.PUSH else jnp.zeros(n)
-        piece = _scalar_piece(block, rows.penalty, x, slice(first, first + n)) + 3 * side.astype(int)
+        piece = pieces[first : first + n] + 3 * side.astype(int)
         codes += [jnp.where(block.active, code, -1) for code in (soft, piece)]
         first += n
     if kinds.contacts:
-        codes.append(_contact_code(model, kinds, contacts, rows.penalty, x[kinds.scalar :]))
+        codes.append(_contact_code(model, contacts, of_contacts))
     return jnp.concatenate([code.astype(jnp.int64) for code in codes])
 
 
 # ---- rows ----------------------------------------------------------------------------------------------------------
 
 
-def _between(x: Array, low, high) -> Array:
-    """0 below, 1 at, 2 between, 3 at, 4 above two bounds."""
-    return (x >= low).astype(int) + (x > low) + (x >= high) + (x > high)
-
-
-def _pack(*codes: Array) -> Array:
-    """One number for several, each from -3 to 12."""
-    return cast(Array, sum(16**k * (code.astype(int) + 3) for k, code in enumerate(codes)))
-
-
-def _softness_code(model: Model, solref: Array, solimp: Array, depth: Array) -> Array:
-    """Pieces of the impedance and of the reference spring."""
-    low, high, middle = (_between(solimp[..., k], MIN_IMPEDANCE, MAX_IMPEDANCE) for k in (0, 1, 3))
-    width, power = solimp[..., 2], solimp[..., 4]
-    at = jnp.abs(depth) / jnp.where(width <= TINY, 1.0, width)
-    curve = _between(at, jnp.clip(solimp[..., 3], MIN_IMPEDANCE, MAX_IMPEDANCE), 1.0)
-    time, ratio = jnp.sign(solref[..., 0]), jnp.sign(solref[..., 1])
-    safe = "refsafe" not in model.options.layout.disabled
-    slow = jnp.sign(solref[..., 0] - 2 * model.options.timestep) if safe else time
-    mixed = (time > 0) != (ratio > 0)
-    slow = jnp.where(mixed, jnp.sign(0.02 - 2 * model.options.timestep), slow)
-    return _pack(low, high, middle, curve, (width <= TINY) + 0, jnp.sign(depth), jnp.sign(power - 1), time, ratio, slow)
-
-
-def _scalar_piece(block: Block, penalty: Penalty, x: Array, rows: slice) -> Array:
-    """Piece of the penalty of the scalar rows of one kind."""
-    f, x = -penalty.D[rows] * x[rows], x[rows]
-    if block.side is Side.RUB:
-        return _between(f, -cast(Array, block.bound), block.bound)
-    return jnp.zeros_like(x) if block.side is Side.HOLD else jnp.sign(x)
-
-
-def _contact_code(model: Model, kinds: RowKinds, contacts: Contacts, penalty: Penalty, x: Array) -> Array:
+def _contact_code(model: Model, contacts: Contacts, piece: Array) -> Array:
     """Codes of all contacts that there could be, whatever order they come in; 0 where a contact is not active."""
     prm = contact_parameters(model, contacts.pair)
-    soft = _softness_code(model, prm.solref, prm.solimp, contacts.distance - prm.margin)
-    piece = _contact_piece(kinds, penalty, x.reshape(kinds.contacts, kinds.dim))
-    return _by_pair(model, contacts, soft, piece, _mixing_code(model)[contacts.pair])
+    soft = softness_code(model, prm.solref, prm.solimp, contacts.distance - prm.margin)
+    return _by_pair(model, contacts, soft, piece, mixing_code(model)[contacts.pair])
 
 
 def _by_pair(model: Model, contacts: Contacts, *codes: Array) -> Array:
@@ -163,27 +132,6 @@ def _by_pair(model: Model, contacts: Contacts, *codes: Array) -> Array:
     return table.at[where].add(values).ravel()
 
 
-def _contact_piece(kinds: RowKinds, penalty: Penalty, x: Array) -> Array:
-    """Top, middle or bottom of the elliptic cone; which edges of the pyramid push."""
-    if kinds.cone == "elliptic" and kinds.dim > 1:
-        N, T = penalty.mu * x[:, 0], spatial.safe_norm(penalty.friction * x[:, 1:])
-        return 1 + jnp.where(N >= penalty.mu * T, 2, jnp.where(penalty.mu * N + T <= 0, 1, 0))
-    side = penalty.friction * x[:, 1:]
-    edges = jnp.concatenate([x[:, :1] + side, x[:, :1] - side, x[:, :1]], -1) < 0
-    return 1 + (edges * 2 ** np.arange(edges.shape[1])).sum(-1)
-
-
-def _mixing_code(model: Model) -> Array:
-    """Which of two geoms decides on each parameter of a pair (n,)."""
-    geoms, (a, b) = model.geoms, model.pairs.layout.geoms.T
-    larger = [jnp.sign(geoms.friction[a, k] - geoms.friction[b, k]) for k in range(3)]
-    floor = [(jnp.maximum(geoms.friction[a, k], geoms.friction[b, k]) < MIN_FRICTION) + 0 for k in range(3)]
-    smaller = [jnp.sign(geoms.solref[a, k] - geoms.solref[b, k]) for k in range(2)]
-    direct = (geoms.solref[a, 0] <= 0) + 2 * (geoms.solref[b, 0] <= 0)
-    smaller = [jnp.where(direct > 0, sign, 0) for sign in smaller]
-    return _pack(*larger, *floor, *smaller, direct, (geoms.solmix[a] + geoms.solmix[b] < TINY) + 0)
-
-
 # ---- rows of rigid laws ----------------------------------------------------------------------------------------------
 
 
@@ -198,13 +146,13 @@ def _rigid_codes(method: LCP, scene: impulses.Scene, z: impulses.Impulses) -> li
     side = jnp.where(apart, boxes.LOW, z.side)
     boxed = own.push | own.hold | (law.fixed > 0) | ((p.mu > 0) & ~apart)
     reach, restore = jnp.sign(law.reach), jnp.sign(law.restore)
-    code = _pack(side, z.bounce, reach, jnp.where(own.hold, 0, restore))
+    code = pack(side, z.bounce, reach, jnp.where(own.hold, 0, restore))
     code = jnp.where(p.on & boxed, code, 0)
     scalar = jnp.sign(given.J[: kinds.scalar]).sum(-1)  # which side of a joint is nearer
     codes = [code[: kinds.scalar], jnp.where(np.arange(kinds.scalar) >= kinds.pushing.start, scalar, 0)]
     if kinds.contacts:
         rows = code[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
-        mixing = _mixing_code(model)[contacts.pair]
+        mixing = mixing_code(model)[contacts.pair]
         codes.append(_by_pair(model, contacts, *rows.T, mixing))
     return codes
 
@@ -250,12 +198,12 @@ def _actuator_code(model: Model, state: State, inputs: Input, kin: Kinematics) -
     rest = passive(model, kin, q, v)
     drive = actuation(model, kin, q, v, state.act, ctrl, rest.held)
     codes = [
-        jnp.where(layout.ctrl_limited, _between(ctrl, *actuators.ctrl_range.T), 0),
-        jnp.where(layout.force_limited, _between(drive.force, *actuators.force_range.T), 0),
+        jnp.where(layout.ctrl_limited, between(ctrl, *actuators.ctrl_range.T), 0),
+        jnp.where(layout.force_limited, between(drive.force, *actuators.force_range.T), 0),
     ]
     joint = model.tree.dof_joint
     limited = model.joints.layout.force_limited[joint]
-    codes.append(jnp.where(limited, _between(drive.qfrc, *model.joints.actuator_range[joint].T), 0))
+    codes.append(jnp.where(limited, between(drive.qfrc, *model.joints.actuator_range[joint].T), 0))
     codes.append(_clamp_code(model, next_activation(model, state.act, drive.act_dot)))
     if layout.wraps.any():
         setpoint = jnp.where(layout.act >= 0, state.act[np.maximum(layout.act, 0)], ctrl) if model.na else ctrl
@@ -275,4 +223,4 @@ def _clamp_code(model: Model, act: Array) -> Array:
     """Activations that are held at a bound, after the clamp."""
     owner = np.argsort(np.where(model.actuators.layout.act < 0, model.nu, model.actuators.layout.act))[: model.na]
     bounds = model.actuators.act_range[owner].T
-    return jnp.where(model.actuators.layout.act_limited[owner], _between(act, *bounds), 0).astype(jnp.int64)
+    return jnp.where(model.actuators.layout.act_limited[owner], between(act, *bounds), 0).astype(jnp.int64)

@@ -11,6 +11,7 @@ from ukemi.constraints.softness import (
     TINY,
 )
 from ukemi.maths import spatial
+from ukemi.maths.codes import pack
 from ukemi.maths.maps import mix, rows_where
 from ukemi.mechanics.kinematics import Kinematics, shared_reference
 from ukemi.model.records import Model
@@ -82,6 +83,17 @@ def _rows(tables, index: Array) -> list[Array]:
     packed = jnp.concatenate([table.reshape(len(table), -1) for table in tables], -1)
     parts = jnp.split(spatial.materialize(packed[index]), np.cumsum(widths)[:-1], -1)
     return [part[..., 0] if table.ndim == 1 else part for part, table in zip(parts, tables, strict=True)]
+
+
+def mixing_code(model: Model) -> Array:
+    """Which of two geoms decides on each parameter of a pair (n,)."""
+    geoms, (a, b) = model.geoms, model.pairs.layout.geoms.T
+    larger = [jnp.sign(geoms.friction[a, k] - geoms.friction[b, k]) for k in range(3)]
+    floor = [(jnp.maximum(geoms.friction[a, k], geoms.friction[b, k]) < MIN_FRICTION) + 0 for k in range(3)]
+    smaller = [jnp.sign(geoms.solref[a, k] - geoms.solref[b, k]) for k in range(2)]
+    direct = (geoms.solref[a, 0] <= 0) + 2 * (geoms.solref[b, 0] <= 0)
+    smaller = [jnp.where(direct > 0, sign, 0) for sign in smaller]
+    return pack(*larger, *floor, *smaller, direct, (geoms.solmix[a] + geoms.solmix[b] < TINY) + 0)
 
 
 class Lever(NamedTuple):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ukemi.implicit.rules import FromDistance
+from ukemi.maths.codes import between, pack
 from ukemi.model.records import Model
 
 TINY = 1e-15  # MuJoCo's mjMINVAL
@@ -69,3 +70,17 @@ class Softness(NamedTuple):
     push: Array  # (n,) [m/s²]
     damping: Array  # (n, dim) or (n,) [1/s]
     R: Array  # (n,)
+
+
+def softness_code(model: Model, solref: Array, solimp: Array, depth: Array) -> Array:
+    """Pieces of the impedance and of the reference spring."""
+    low, high, middle = (between(solimp[..., k], MIN_IMPEDANCE, MAX_IMPEDANCE) for k in (0, 1, 3))
+    width, power = solimp[..., 2], solimp[..., 4]
+    at = jnp.abs(depth) / jnp.where(width <= TINY, 1.0, width)
+    curve = between(at, jnp.clip(solimp[..., 3], MIN_IMPEDANCE, MAX_IMPEDANCE), 1.0)
+    time, ratio = jnp.sign(solref[..., 0]), jnp.sign(solref[..., 1])
+    safe = "refsafe" not in model.options.layout.disabled
+    slow = jnp.sign(solref[..., 0] - 2 * model.options.timestep) if safe else time
+    mixed = (time > 0) != (ratio > 0)
+    slow = jnp.where(mixed, jnp.sign(0.02 - 2 * model.options.timestep), slow)
+    return pack(low, high, middle, curve, (width <= TINY) + 0, jnp.sign(depth), jnp.sign(power - 1), time, ratio, slow)

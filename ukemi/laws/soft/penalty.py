@@ -13,6 +13,7 @@ from jax import Array
 
 from ukemi.constraints.rows import RowKinds
 from ukemi.maths import spatial
+from ukemi.maths.codes import between
 
 
 class Penalty(NamedTuple):
@@ -50,6 +51,20 @@ def penalty_hessian(kinds: RowKinds, penalty: Penalty, x: Array) -> tuple[Array,
     if not kinds.contacts:
         return jnp.concatenate(stiff), jnp.zeros((0, kinds.dim, kinds.dim), x.dtype)
     return jnp.concatenate(stiff), _contact_hessian(kinds, penalty, kinds.of_contacts(x))
+
+
+def penalty_pieces(kinds: RowKinds, penalty: Penalty, x: Array) -> tuple[Array, Array]:
+    """Which of its smooth pieces the penalty is in at x: numbers (scalar,) of scalar rows and (nc,) of contacts."""
+    rub = between(-penalty.D[kinds.rubbing] * x[kinds.rubbing], -penalty.bound, penalty.bound)
+    scalar = jnp.concatenate([jnp.zeros(kinds.hold, int), rub, jnp.sign(x[kinds.pushing]).astype(int)])
+    if not kinds.contacts:
+        return scalar, jnp.zeros(0, int)
+    frame = kinds.of_contacts(x)
+    if kinds.cone == "elliptic" and kinds.dim > 1:
+        cone = _cone(penalty, frame)
+        return scalar, 1 + jnp.where(cone.middle, 0, jnp.where(cone.bottom, 1, 2))
+    edges = jnp.concatenate([*_edges(penalty, frame), frame[:, :1]], -1) < 0
+    return scalar, 1 + (edges * 2 ** np.arange(edges.shape[1])).sum(-1)
 
 
 def apply_hessian(kinds: RowKinds, blocks: tuple[Array, Array], y: Array) -> Array:
