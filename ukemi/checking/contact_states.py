@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.detect import detect
+from ukemi.collide.kinds import KINDS
 from ukemi.errors import StepError
 from ukemi.laws.method import Method
 from ukemi.laws.soft.law import Soft
@@ -155,8 +156,9 @@ def _let_down(model: Model, q: np.ndarray, lowest: Callable, rng: np.random.Gene
         return
     margin = np.asarray(model.geoms.margin)
     plane, own = layout.geoms.T
-    kinds, body = np.array(model.geoms.layout.type), model.geoms.layout.body
-    ground = (kinds[plane] == "plane") & (tree.body_dof[body[plane]] < 0) & (tree.body_mocap[body[plane]] < 0)
+    body = model.geoms.layout.body
+    endless = np.array([KINDS[kind].endless for kind in model.geoms.layout.type])
+    ground = endless[plane] & (tree.body_dof[body[plane]] < 0) & (tree.body_mocap[body[plane]] < 0)
     if not ground.any():
         return
     heights, normals = lowest(q)
@@ -186,14 +188,8 @@ def _lowest(model: Model, q: Array) -> tuple[Array, Array]:
     plane, own = model.pairs.layout.geoms.T
     normal, size = mat[plane][:, :, 2], model.geoms.size[own]
     z = jnp.einsum("nij,ni->nj", mat[own], normal)  # the plane's normal in the geom's axes
-    flat = jnp.hypot(z[:, 0], z[:, 1])
-    reach = {
-        "sphere": size[:, 0],
-        "capsule": size[:, 0] + jnp.abs(z[:, 2]) * size[:, 1],
-        "ellipsoid": jnp.sqrt((z * z * size * size).sum(-1)),
-        "cylinder": flat * size[:, 0] + jnp.abs(z[:, 2]) * size[:, 1],
-        "box": (jnp.abs(z) * size).sum(-1),
-    }
-    kind = np.array(model.geoms.layout.type)[own]
-    below = sum((jnp.where(kind == name, value, 0.0) for name, value in reach.items()), jnp.zeros_like(flat))
+    kinds, below = np.array(model.geoms.layout.type)[own], jnp.zeros_like(size[:, 0])
+    for name in sorted(set(kinds)):
+        body = KINDS[name].convex
+        below = jnp.where(kinds == name, body.reach(size, z), below) if body else below
     return ((pos[own] - pos[plane]) * normal).sum(-1) - below, normal

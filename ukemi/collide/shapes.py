@@ -1,8 +1,14 @@
 """What a pair function takes, and what it returns."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
+
+from ukemi.model.records import Geoms
 
 # The distance of a slot that holds no contact [m]. Finite, so that masked arithmetic and its
 # derivatives stay finite; larger than any margin.
@@ -10,16 +16,16 @@ EMPTY = 1e4
 
 
 class Shape(NamedTuple):
-    """One posed primitive shape.
+    """One posed shape: where it is, then the arrays that say what it is; leading axes for several.
 
-    Which primitive it is, the caller of a pair function knows statically. `size` has MuJoCo's
-    meaning: sphere (radius, -, -); capsule and cylinder (radius, half length, -); ellipsoid the
-    three radii; box the three half sizes; plane unused.
+    Of which kind it is, the caller of a pair function knows statically. Each array after `mat` is a field of `Geoms`
+    of the same name and of any shape: what gathers shapes, moves them and differentiates along their parameters
+    takes all of them alike.
     """
 
     pos: Array  # (3,) origin of the shape's frame in the world [m]
     mat: Array  # (3, 3) rotation, columns are the shape's axes in the world
-    size: Array  # (3,) [m]
+    size: Array  # (3,) of what `ShapeKind.sizes` says [m]
 
 
 class Hit(NamedTuple):
@@ -28,3 +34,61 @@ class Hit(NamedTuple):
     distance: Array  # (k,) signed, negative in penetration, EMPTY where there is no contact [m]
     point: Array  # (k, 3) midway between the two surfaces, in the world [m]
     frame: Array  # (k, 3, 3) rows: normal from a to b, tangent 1, tangent 2
+
+
+class Convex(NamedTuple):
+    """A convex body in closed form: the sum of a ball and of segments, discs and ellipsoids along the shape's axes.
+
+    Along n it reaches r |n| + Σ_m |A_m n|, with one small matrix A_m for each summand but the ball: a segment has one
+    row, its half length times its direction; a disc has two, an ellipsoid three.
+    """
+
+    rows: tuple[tuple[int, int, int], ...]  # of all A_m: which axis, times which entry of `size`; and m
+    ball: bool  # whether r = size[0], not zero
+
+    def reach(self, size, n):
+        """How far (...) the body reaches along n (..., 3), in its own axes, from its origin [m]; NumPy's or JAX's."""
+        total = size[..., 0] * (n * n).sum(-1) ** 0.5 if self.ball else 0.0 * size[..., 0]
+        for m in sorted({row[2] for row in self.rows}):
+            axes, scales = np.array([row[:2] for row in self.rows if row[2] == m]).T
+            total = total + ((n[..., axes] * size[..., scales]) ** 2).sum(-1) ** 0.5
+        return total
+
+
+class ShapeKind(NamedTuple):
+    """All that collision has to know of one kind of shapes, but how pairs of them touch."""
+
+    name: str  # MuJoCo's
+    sizes: tuple[str, ...]  # what the entries of `size` mean that count
+    contacts: int  # at which one moving shape typically touches at once: what the default capacity counts on
+    convex: Convex | None = None  # what the routine for any two convex shapes needs, if it is one for it
+    facing: Callable[[Shape, Array], Any] | None = None  # its flat or straight part towards a direction (3,)
+    ends: int = 0  # contacts that this part may add: 2 of a line, 4 of a face
+    endless: bool = False  # all that is below the plane through its origin, z pointing out
+
+
+def shapes_at(geoms: Geoms, pos: Array, mat: Array) -> Shape:
+    """All geoms (ng, ...) at poses in the world."""
+    return Shape(pos, mat, *(getattr(geoms, name) for name in Shape._fields[2:]))
+
+
+def sides(shapes: Any, geoms) -> tuple[Any, Any]:
+    """First and second shapes (n, ...) of pairs of geoms (n, 2)."""
+    return tuple(jax.tree.map(lambda x, k=k: x[k], shapes) for k in (geoms[:, 0], geoms[:, 1]))
+
+
+def parameters(shapes: Shape) -> Array:
+    """What says what shapes are, end to end (n, w)."""
+    return jnp.concatenate([x.reshape(len(x), -1) for x in shapes[2:]], -1)
+
+
+def parameter_count(shapes: Shape) -> int:
+    """w, of shapes with a leading axis."""
+    return sum(int(np.prod(x.shape[1:])) for x in shapes[2:])
+
+
+def grown(shape: Shape, by: Array) -> tuple[Array, ...]:
+    """The arrays that say what one shape is, with `by` (w,) added to its parameters."""
+    own = shape[2:]
+    parts = jnp.split(by, np.cumsum([x.size for x in own])[:-1])
+    return tuple(x + part.reshape(x.shape) for x, part in zip(own, parts, strict=True))
