@@ -1,5 +1,6 @@
 """What a pair function takes, and what it returns."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -53,6 +54,16 @@ class Convex(NamedTuple):
             axes, scales = np.array([row[:2] for row in self.rows if row[2] == m]).T
             total = total + ((n[..., axes] * size[..., scales]) ** 2).sum(-1) ** 0.5
         return total
+
+    def radius(self, size: np.ndarray) -> float:
+        """Of the least ball about the origin that holds the body, of one size (3,) [m].
+
+        Each summand reaches furthest along one of its axes, and these are all perpendicular.
+        """
+        furthest: dict[int, float] = {}
+        for _, scale, m in self.rows:
+            furthest[m] = max(furthest.get(m, 0.0), float(size[scale]))
+        return self.ball * float(size[0]) + math.hypot(*furthest.values())
 
 
 class ShapeKind(NamedTuple):
