@@ -14,7 +14,7 @@ from ukemi.collide.primitives import PAIRS, chunk_of, pair_function
 from ukemi.collide.shapes import EMPTY, Shape, shapes_at, sides
 from ukemi.implicit.rule import keep, unmoved, zero_tangent
 from ukemi.maths import spatial
-from ukemi.maths.ranking import ascending, smallest
+from ukemi.maths.ranking import smallest
 from ukemi.mechanics.kinematics import Kinematics, geom_frames
 from ukemi.model.records import Model, PairGroup, PairLayout
 from ukemi.xla.batches import one_by_one
@@ -134,19 +134,12 @@ def _reach(model: Model, ahead: Array | None) -> tuple[Array, Array]:
 
 def bounding_capsules(model: Model) -> tuple[Array, Array]:
     """Half axis (ng, 3) in the geom's frame and radius (ng,) of a capsule that holds each geom [m]."""
-    size, kinds = model.geoms.size, np.array(model.geoms.layout.type)[:, None]
-    zero = jnp.zeros_like(size[:, 0])
-    order = ascending(size)  # of boxes and ellipsoids; the capsule lies along the longest
-    along = jnp.arange(3) == jnp.argmax(size, -1)[:, None]
-    z = np.array([0.0, 0.0, 1.0], size.dtype)
-    long = (kinds == "capsule") | (kinds == "cylinder")  # a cylinder's rim is one radius from its axis' end
-    half = jnp.where(long, size[:, 1:2] * z, 0.0)
-    half = jnp.where(kinds == "box", along * order[:, 2:], half)
-    half = jnp.where(kinds == "ellipsoid", along * (order[:, 2:] - order[:, 1:2]), half)
-    kinds = kinds[:, 0]
-    radius = jnp.where(kinds == "box", spatial.safe_norm(order[:, :2]), size[:, 0])
-    radius = jnp.where(kinds == "ellipsoid", order[:, 1], radius)
-    return half, jnp.where((kinds == "plane") | (kinds == "mesh"), zero, radius)
+    geoms, kinds = model.geoms, [KINDS[kind] for kind in model.geoms.layout.type]
+    half, radius = jnp.zeros_like(geoms.size), jnp.zeros_like(geoms.size[:, 0])
+    for bounds in dict.fromkeys(kind.bounds for kind in kinds if kind.bounds):
+        own, held = np.array([kind.bounds is bounds for kind in kinds]), bounds(geoms)
+        half, radius = jnp.where(own[:, None], held[0], half), jnp.where(own, held[1], radius)
+    return half, radius
 
 
 def _apart(model: Model, pos: Array, mat: Array) -> Array:

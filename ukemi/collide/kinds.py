@@ -4,45 +4,64 @@ How two kinds touch is the table of pairs (`primitives`). Inertia is a table wit
 (`files/solids`), pictures are one where they are drawn (`view/scene`). No other place lists kinds of shapes.
 """
 
+from ukemi.collide import bounds
 from ukemi.collide.pairs.manifold import cylinder_part, face_part, line_part
+from ukemi.collide.pairs.plane import CORNERS
 from ukemi.collide.shapes import Convex, ShapeKind
+
+_ENDS = ((0.0, 0.0, 1.0), (0.0, 0.0, -1.0))
 
 KINDS = {
     kind.name: kind
     for kind in (  # in MuJoCo's order, which is that of the two shapes of a pair
-        ShapeKind("plane", ("half width to be drawn", "half length to be drawn"), contacts=0, endless=True),
-        ShapeKind("sphere", ("radius",), contacts=1, convex=Convex((), ball=True)),
         ShapeKind(
-            "capsule",
-            ("radius", "half length"),
+            name="plane",
+            sizes=("half width of its picture", "half length of its picture"),
+            contacts=0,
+            endless=True,
+        ),
+        ShapeKind(
+            name="sphere",
+            sizes=("radius",),
+            contacts=1,
+            bounds=bounds.of_ball,
+            convex=Convex((), ball=True),
+        ),
+        ShapeKind(
+            name="capsule",
+            sizes=("radius", "half length"),
             contacts=2,
-            convex=Convex(((2, 1, 0),), ball=True),
+            bounds=bounds.of_rod,
+            convex=Convex(((2, 1, 0),), ball=True, corners=_ENDS),
             facing=line_part,
             ends=2,
         ),
         ShapeKind(
-            "ellipsoid",
-            ("radius", "radius", "radius"),
+            name="ellipsoid",
+            sizes=("radius along x", "along y", "along z"),
             contacts=1,
+            bounds=bounds.of_ellipsoid,
             convex=Convex(((0, 0, 0), (1, 1, 0), (2, 2, 0)), ball=False),
         ),
         ShapeKind(
-            "cylinder",
-            ("radius", "half length"),
+            name="cylinder",
+            sizes=("radius", "half length"),
             contacts=3,
-            convex=Convex(((0, 0, 0), (1, 0, 0), (2, 1, 1)), ball=False),
+            bounds=bounds.of_rod,
+            convex=Convex(((0, 0, 0), (1, 0, 0), (2, 1, 1)), ball=False, corners=_ENDS),
             facing=cylinder_part,
             ends=4,
         ),
         ShapeKind(
-            "box",
-            ("half size", "half size", "half size"),
+            name="box",
+            sizes=("half size along x", "along y", "along z"),
             contacts=6,
-            convex=Convex(((0, 0, 0), (1, 1, 1), (2, 2, 2)), ball=False),
+            bounds=bounds.of_box,
+            convex=Convex(((0, 0, 0), (1, 1, 1), (2, 2, 2)), ball=False, corners=CORNERS),
             facing=face_part,
             ends=4,
         ),
-        ShapeKind("mesh", (), contacts=0),
+        ShapeKind(name="mesh", sizes=(), contacts=0),
     )
 }
 # All that MuJoCo has and this table has not (height fields, signed distance fields) is treated as this kind: it

@@ -46,6 +46,7 @@ class Convex(NamedTuple):
 
     rows: tuple[tuple[int, int, int], ...]  # of all A_m: which axis, times which entry of `size`; and m
     ball: bool  # whether r = size[0], not zero
+    corners: tuple[tuple[float, float, float], ...] = ((0.0, 0.0, 0.0),)  # signs of those of all segments together
 
     def reach(self, size, n):
         """How far (...) the body reaches along n (..., 3), in its own axes, from its origin [m]; NumPy's or JAX's."""
@@ -72,6 +73,7 @@ class ShapeKind(NamedTuple):
     name: str  # MuJoCo's
     sizes: tuple[str, ...]  # what the entries of `size` mean that count
     contacts: int  # at which one moving shape typically touches at once: what the default capacity counts on
+    bounds: Callable[[Geoms], tuple[Array, Array]] | None = None  # the capsule that holds it (`bounds`); None: a point
     convex: Convex | None = None  # what the routine for any two convex shapes needs, if it is one for it
     facing: Callable[[Shape, Array], Any] | None = None  # its flat or straight part towards a direction (3,)
     ends: int = 0  # contacts that this part may add: 2 of a line, 4 of a face

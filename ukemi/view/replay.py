@@ -80,7 +80,7 @@ def pack(scene: Scene, frames: Frames, subtitle: str = "") -> tuple[dict, bytes]
 
 def _drawn(look: Look, size: np.ndarray) -> dict:
     """Which unit mesh a geom is, how it is scaled along its axes, and how far its caps are moved along z."""
-    scale = _short(size[list(look.scale)]) if look.mesh else [1, 1, 1]
+    scale = _short(np.asarray(size)[list(look.scale)]) if look.mesh else [1, 1, 1]
     return {"shape": look.mesh, "scale": scale, "cap": 0 if look.cap is None else _short(size)[look.cap]}
 
 

@@ -64,9 +64,7 @@ class Scene:
         ng = len(self.types)
         unknown = sorted(set(self.types) - set(LOOKS))
         if unknown:
-            raise InputError(
-                f"Scene has shapes that cannot be drawn: {', '.join(unknown)}; known: {', '.join(LOOKS)}."
-            )
+            raise InputError(f"Scene has shapes that cannot be drawn: {', '.join(unknown)}; known: {', '.join(LOOKS)}.")
         if len(self.names) != ng:
             raise InputError(f"Scene has {ng} types and {len(self.names)} names.")
         _check("Scene.sizes", self.sizes, (ng, 3))
@@ -168,7 +166,7 @@ def radii(scene: Scene) -> np.ndarray:
     for g, kind in enumerate(scene.types):
         body = KINDS[kind].convex
         if body:
-            out[g] = body.radius(scene.sizes[g])
+            out[g] = body.radius(np.asarray(scene.sizes[g]))
         elif g in scene.meshes and len(scene.meshes[g].vertices):
             out[g] = np.linalg.norm(scene.meshes[g].vertices, axis=1).max()
     return out
@@ -225,7 +223,7 @@ def _with_surroundings(scene: Scene, frames: Frames, bottom: np.ndarray, top: np
 def _extent(scene: Scene, g: int, quat: np.ndarray) -> np.ndarray:
     """Half-sizes (3,) along the world's axes of a box around geom g with orientation `quat`."""
     body = KINDS[scene.types[g]].convex
-    half = body.reach(scene.sizes[g], np.eye(3)) if body else np.abs(scene.meshes[g].vertices).max(axis=0)
+    half = body.reach(np.asarray(scene.sizes[g]), np.eye(3)) if body else np.abs(scene.meshes[g].vertices).max(axis=0)
     turn = np.zeros(9)
     mujoco.mju_quat2Mat(turn, np.asarray(quat, float))
     return np.abs(turn.reshape(3, 3)) @ half
