@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.primitives import PAIRS, chunk_of, pair_function
-from ukemi.collide.shapes import Hit, Shape, grown, parameter_count, parameters, sides
+from ukemi.collide.shapes import Hit, Shape, cut, parameter_count, parameters, sides
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, is_zero
 from ukemi.maths import spatial
@@ -104,7 +104,8 @@ def _pair_response(function, columns: np.ndarray, a: Shape, b: Shape, reach: Arr
     """Derivative (points, 7, columns) of a pair's Hit."""
 
     def hit(move: Array) -> Hit:
-        return function(_moved(a, move[:6], move[12 : 12 + w]), _moved(b, move[6:12], move[12 + w :]), reach)
+        first = _moved(a, move[:6], cut(a, move, 12))
+        return function(first, _moved(b, move[6:12], cut(b, move, 12 + w)), reach)
 
     w = sum(x.size for x in a[2:])
     zero = jnp.zeros(12 + 2 * w, a.pos.dtype)
@@ -170,7 +171,7 @@ def _pair_pull(function, width: int, a: Shape, b: Shape, reach: Array, on: Array
 
     def hit(moves: Array) -> Hit:
         first, second = (jnp.pad(moves[k], (0, 6 + w - width)) for k in (0, 1))
-        return function(_moved(a, first[:6], first[6:]), _moved(b, second[:6], second[6:]), reach)
+        return function(_moved(a, first[:6], cut(a, first, 6)), _moved(b, second[:6], cut(b, second, 6)), reach)
 
     w = sum(x.size for x in a[2:])
     now, back = jax.vjp(hit, jnp.zeros((2, width), a.pos.dtype))
@@ -203,7 +204,7 @@ def _sides(group: PairGroup, index: Array, shapes: Shape) -> tuple[Shape, Shape,
     return *sides(shapes, geoms), geoms
 
 
-def _moved(shape: Shape, move: Array, grow: Array) -> Shape:
+def _moved(shape: Shape, move: Array, grow: list[Array]) -> Shape:
     """The shape after a small translation, rotation and change of parameters; only its derivative at zero is used."""
     turn = spatial.compose(spatial.skew(move[3:]), shape.mat)
-    return type(shape)(shape.pos + move[:3], shape.mat + turn, *grown(shape, grow))
+    return type(shape)(shape.pos + move[:3], shape.mat + turn, *map(jnp.add, shape[2:], grow))

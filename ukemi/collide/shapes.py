@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -100,8 +101,7 @@ def parameter_count(shapes: Shape) -> int:
     return sum(int(np.prod(x.shape[1:])) for x in shapes[2:])
 
 
-def grown(shape: Shape, by: Array) -> tuple[Array, ...]:
-    """The arrays that say what one shape is, with `by` (w,) added to its parameters."""
-    own = shape[2:]
-    parts = jnp.split(by, np.cumsum([x.size for x in own])[:-1])
-    return tuple(x + part.reshape(x.shape) for x, part in zip(own, parts, strict=True))
+def cut(shape: Shape, vector: Array, start: int) -> list[Array]:
+    """Arrays like those that say what one shape is, from a vector that holds its parameters from `start` on."""
+    ends = np.cumsum([start, *(x.size for x in shape[2:])]).tolist()
+    return [vector[i:j].reshape(x.shape) for x, (i, j) in zip(shape[2:], pairwise(ends), strict=True)]
