@@ -11,6 +11,7 @@ from jax import Array, lax
 
 from ukemi.collide.detect import detect
 from ukemi.collide.kinds import KINDS
+from ukemi.collide.shapes import shapes_at, sides
 from ukemi.errors import StepError
 from ukemi.laws.method import Method
 from ukemi.laws.soft.law import Soft
@@ -184,12 +185,12 @@ def _let_down(model: Model, q: np.ndarray, lowest: Callable, rng: np.random.Gene
 
 def _lowest(model: Model, q: Array) -> tuple[Array, Array]:
     """Height (n,) of each pair's second geom over the plane that is its first, and the plane's normal (n, 3)."""
-    pos, mat = geom_frames(model, kinematics(model, q))
-    plane, own = model.pairs.layout.geoms.T
-    normal, size = mat[plane][:, :, 2], model.geoms.size[own]
-    z = jnp.einsum("nij,ni->nj", mat[own], normal)  # the plane's normal in the geom's axes
-    kinds, below = np.array(model.geoms.layout.type)[own], jnp.zeros_like(size[:, 0])
+    geoms = model.pairs.layout.geoms
+    plane, own = sides(shapes_at(model.geoms, *geom_frames(model, kinematics(model, q))), geoms)
+    normal = plane.mat[:, :, 2]
+    z = jnp.einsum("nij,ni->nj", own.mat, normal)  # the plane's normal in the geom's axes
+    kinds, below = np.array(model.geoms.layout.type)[geoms[:, 1]], jnp.zeros_like(z[:, 0])
     for name in sorted(set(kinds)):
         body = KINDS[name].convex
-        below = jnp.where(kinds == name, body.reach(size, z), below) if body else below
-    return ((pos[own] - pos[plane]) * normal).sum(-1) - below, normal
+        below = jnp.where(kinds == name, body.reach(z, *own[2:]), below) if body else below
+    return ((own.pos - plane.pos) * normal).sum(-1) - below, normal

@@ -11,7 +11,7 @@ from jax import Array, lax
 from ukemi.collide import response
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.primitives import PAIRS, chunk_of, pair_function
-from ukemi.collide.shapes import EMPTY, Shape, shapes_at, sides
+from ukemi.collide.shapes import EMPTY, Shape, own_arrays, shapes_at, sides
 from ukemi.implicit.rule import keep, unmoved, zero_tangent
 from ukemi.maths import spatial
 from ukemi.maths.ranking import smallest
@@ -134,10 +134,10 @@ def _reach(model: Model, ahead: Array | None) -> tuple[Array, Array]:
 
 def bounding_capsules(model: Model) -> tuple[Array, Array]:
     """Half axis (ng, 3) in the geom's frame and radius (ng,) of a capsule that holds each geom [m]."""
-    geoms, kinds = model.geoms, [KINDS[kind] for kind in model.geoms.layout.type]
-    half, radius = jnp.zeros_like(geoms.size), jnp.zeros_like(geoms.size[:, 0])
+    kinds, half = [KINDS[kind] for kind in model.geoms.layout.type], jnp.zeros_like(model.geoms.pos)
+    radius = jnp.zeros_like(half[:, 0])
     for bounds in dict.fromkeys(kind.bounds for kind in kinds if kind.bounds):
-        own, held = np.array([kind.bounds is bounds for kind in kinds]), bounds(geoms)
+        own, held = np.array([kind.bounds is bounds for kind in kinds]), bounds(*own_arrays(model.geoms))
         half, radius = jnp.where(own[:, None], held[0], half), jnp.where(own, held[1], radius)
     return half, radius
 

@@ -62,8 +62,9 @@ KINDS = {
             ends=4,
         ),
         ShapeKind(name="mesh", sizes=(), contacts=0),
+        ShapeKind(name="other", sizes=(), contacts=0),
     )
 }
-# All that MuJoCo has and this table has not (height fields, signed distance fields) is treated as this kind: it
-# touches nothing, and is refused where it might.
-OTHER = KINDS["mesh"]
+# All that MuJoCo has and this table has not, such as height fields. Like meshes it touches nothing, and is refused
+# where it might.
+OTHER = KINDS["other"]

@@ -49,12 +49,17 @@ class Convex(NamedTuple):
     ball: bool  # whether r = size[0], not zero
     corners: tuple[tuple[float, float, float], ...] = ((0.0, 0.0, 0.0),)  # signs of those of all segments together
 
-    def reach(self, size, n):
+    def summands(self) -> list[np.ndarray]:
+        """Axis and entry of `size` (k, 2) of each summand's rows."""
+        numbers = sorted({row[2] for row in self.rows})
+        return [np.array([row[:2] for row in self.rows if row[2] == m]) for m in numbers]
+
+    def reach(self, n, size):
         """How far (...) the body reaches along n (..., 3), in its own axes, from its origin [m]; NumPy's or JAX's."""
         total = size[..., 0] * (n * n).sum(-1) ** 0.5 if self.ball else 0.0 * size[..., 0]
-        for m in sorted({row[2] for row in self.rows}):
-            axes, scales = np.array([row[:2] for row in self.rows if row[2] == m]).T
-            total = total + ((n[..., axes] * size[..., scales]) ** 2).sum(-1) ** 0.5
+        for rows in self.summands():
+            axes, entries = rows.T
+            total = total + ((n[..., axes] * size[..., entries]) ** 2).sum(-1) ** 0.5
         return total
 
     def radius(self, size: np.ndarray) -> float:
@@ -62,10 +67,17 @@ class Convex(NamedTuple):
 
         Each summand reaches furthest along one of its axes, and these are all perpendicular.
         """
-        furthest: dict[int, float] = {}
-        for _, scale, m in self.rows:
-            furthest[m] = max(furthest.get(m, 0.0), float(size[scale]))
-        return self.ball * float(size[0]) + math.hypot(*furthest.values())
+        return self.ball * float(size[0]) + math.hypot(*(size[rows[:, 1]].max() for rows in self.summands()))
+
+    def grains(self, size: Array) -> tuple[Array, Array, Array]:
+        """Of bodies of sizes (n, 3): corners (n, k, 3), grown by ellipsoids of half axes (n, 3) and balls (n,) [m]."""
+        half, axes, curved = np.zeros(3, int), np.zeros(3, int), np.zeros(3, bool)
+        for rows in self.summands():
+            along, entries = rows.T
+            (half if len(rows) == 1 else axes)[along] = entries
+            curved[along] = len(rows) > 1
+        corners = size[:, None, half] * np.array(self.corners, size.dtype)
+        return corners, jnp.where(curved, size[:, axes], 0.0), size[:, 0] if self.ball else jnp.zeros_like(size[:, 0])
 
 
 class ShapeKind(NamedTuple):
@@ -74,16 +86,21 @@ class ShapeKind(NamedTuple):
     name: str  # MuJoCo's
     sizes: tuple[str, ...]  # what the entries of `size` mean that count
     contacts: int  # at which one moving shape typically touches at once: what the default capacity counts on
-    bounds: Callable[[Geoms], tuple[Array, Array]] | None = None  # the capsule that holds it (`bounds`); None: a point
+    bounds: Callable[..., tuple[Array, Array]] | None = None  # of `own_arrays`: a capsule around it (see `bounds`)
     convex: Convex | None = None  # what the routine for any two convex shapes needs, if it is one for it
     facing: Callable[[Shape, Array], Any] | None = None  # its flat or straight part towards a direction (3,)
     ends: int = 0  # contacts that this part may add: 2 of a line, 4 of a face
     endless: bool = False  # all that is below the plane through its origin, z pointing out
 
 
+def own_arrays(geoms: Geoms) -> tuple[Array, ...]:
+    """The arrays (ng, ...) that say what all geoms are."""
+    return tuple(getattr(geoms, name) for name in Shape._fields[2:])
+
+
 def shapes_at(geoms: Geoms, pos: Array, mat: Array) -> Shape:
     """All geoms (ng, ...) at poses in the world."""
-    return Shape(pos, mat, *(getattr(geoms, name) for name in Shape._fields[2:]))
+    return Shape(pos, mat, *own_arrays(geoms))
 
 
 def sides(shapes: Any, geoms) -> tuple[Any, Any]:

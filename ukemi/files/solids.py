@@ -30,6 +30,7 @@ SOLIDS = {
     "cylinder": Solid((0, 0, 1), 2 * np.pi, _ROD),
     "box": Solid((0, 1, 2), 8.0, _BRICK),
     "mesh": _HOLLOW,
+    "other": _HOLLOW,
 }
 SMALL = 1e-14  # the compiler ignores volumes [m³] and masses [kg] below
 

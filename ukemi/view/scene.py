@@ -33,6 +33,7 @@ LOOKS = {
     "cylinder": Look("cylinder", (0, 0, 1)),
     "box": Look("box"),
     "mesh": Look(None),
+    "other": Look(None),
 }
 
 # Geoms of these MuJoCo groups are drawn by default; the others are, by custom, collision shapes under a visual mesh.
@@ -108,7 +109,7 @@ def _check(name: str, array, shape: tuple[int, ...]):
 def scene_of(m: mujoco.MjModel, title: str = "Ukemi") -> Scene:
     """The scene of a compiled MuJoCo model, with its colours, materials and meshes; one entry per geom.
 
-    Height fields and signed distance fields are left out of the picture: they become meshes without triangles.
+    Height fields and signed distance fields are left out of the picture: there are no triangles of them.
     """
     names = tuple(m.geom(g).name or f"geom {g}" for g in range(m.ngeom))
     with_triangles = np.flatnonzero(m.geom_type == int(mujoco.mjtGeom.mjGEOM_MESH)).tolist()
@@ -223,7 +224,7 @@ def _with_surroundings(scene: Scene, frames: Frames, bottom: np.ndarray, top: np
 def _extent(scene: Scene, g: int, quat: np.ndarray) -> np.ndarray:
     """Half-sizes (3,) along the world's axes of a box around geom g with orientation `quat`."""
     body = KINDS[scene.types[g]].convex
-    half = body.reach(np.asarray(scene.sizes[g]), np.eye(3)) if body else np.abs(scene.meshes[g].vertices).max(axis=0)
+    half = body.reach(np.eye(3), np.asarray(scene.sizes[g])) if body else np.abs(scene.meshes[g].vertices).max(axis=0)
     turn = np.zeros(9)
     mujoco.mju_quat2Mat(turn, np.asarray(quat, float))
     return np.abs(turn.reshape(3, 3)) @ half

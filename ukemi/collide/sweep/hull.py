@@ -24,7 +24,7 @@ from jax import Array, lax
 
 from ukemi.collide.geometry import cross, dot, rotate, unit, unrotate
 from ukemi.collide.kinds import KINDS
-from ukemi.collide.shapes import Convex
+from ukemi.collide.shapes import own_arrays
 from ukemi.maths import spatial
 from ukemi.model.records import Model
 
@@ -32,7 +32,7 @@ STEPS = 100  # of the search at most; polytopes need fewer than ten, curved shap
 CLOSE = 1e-4  # relative error of a distance, which shrinks with it, that is good enough
 EDGES = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
 FACES = np.array([(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)])
-MOST = max(len(kind.convex.corners) for kind in KINDS.values() if kind.convex)  # corners of a shape
+LEAST = 8  # corners that there is room for: `faceted` needs them
 SHRINK = 0.01  # how much smaller shapes are made that touch or overlap, to see in which direction
 
 
@@ -57,22 +57,23 @@ def posed(local: Hull, pos: Array, mat: Array) -> Hull:
 
 def local_hulls(model: Model) -> Hull:
     """All geoms (ng, ...) in their own axes."""
-    size, kinds = model.geoms.size, [KINDS[kind] for kind in model.geoms.layout.type]
-    n, dtype = len(kinds), size.dtype
-    signs, count = np.zeros((n, MOST, 3), dtype), np.ones(n, int)
-    half, axes, curved = np.zeros((n, 3), int), np.zeros((n, 3), int), np.zeros((n, 3), bool)
-    for g, body in enumerate(kind.convex or Convex((), ball=False) for kind in kinds):
-        count[g], signs[g, : len(body.corners)] = len(body.corners), body.corners
-        for axis, entry, summand in body.rows:
-            curved[g, axis] = sum(row[2] == summand for row in body.rows) > 1
-            (axes if curved[g, axis] else half)[g, axis] = entry
-    own = np.arange(n)[:, None]
+    kinds, zero = [KINDS[kind] for kind in model.geoms.layout.type], jnp.zeros_like(model.geoms.pos)
+    n, dtype = len(kinds), zero.dtype
+    grains = {kind: kind.convex.grains(*own_arrays(model.geoms)) for kind in dict.fromkeys(kinds) if kind.convex}
+    most = max([LEAST, *(corners.shape[1] for corners, _, _ in grains.values())])
+    corners, axes, radius, count = jnp.zeros((n, most, 3), dtype), zero, zero[:, 0], np.ones(n, int)
+    for kind, (own_corners, own_axes, own_radius) in grains.items():
+        own, k = np.array([other is kind for other in kinds]), own_corners.shape[1]
+        count[own] = k
+        own_corners = jnp.pad(own_corners, ((0, 0), (0, most - k), (0, 0)))
+        corners = jnp.where(own[:, None, None], own_corners, corners)
+        axes, radius = jnp.where(own[:, None], own_axes, axes), jnp.where(own, own_radius, radius)
     return Hull(
-        pos=jnp.zeros_like(size),
-        corners=size[own, half][:, None, :] * signs,
-        kept=jnp.asarray(np.arange(MOST) < count[:, None]),
-        core=jnp.where(curved, size[own, axes], 0.0)[:, :, None] * np.eye(3, dtype=dtype),
-        radius=jnp.where(np.array([kind.convex is not None and kind.convex.ball for kind in kinds]), size[:, 0], 0.0),
+        pos=zero,
+        corners=corners,
+        kept=jnp.asarray(np.arange(most) < count[:, None]),
+        core=axes[:, :, None] * np.eye(3, dtype=dtype),
+        radius=radius,
         flat=jnp.asarray(np.array([kind.endless for kind in kinds])),
         mat=jnp.broadcast_to(np.eye(3, dtype=dtype), (n, 3, 3)),
     )
@@ -247,6 +248,7 @@ def faceted(local: Hull, towards: Array) -> Hull:
     across = cross(jnp.array([0.0, 0.0, 1.0], towards.dtype), flat)
     rim = local.core[0, 0] * jnp.stack([flat, across, -flat, -across])
     corners = jnp.concatenate([local.corners[:1] + rim, local.corners[1:2] + rim])
+    corners = jnp.pad(corners, ((0, len(local.corners) - LEAST), (0, 0)))
     return local._replace(
         corners=jnp.where(cylinder, corners, local.corners),
         kept=local.kept | cylinder,
