@@ -41,6 +41,7 @@ class Hit(NamedTuple):
 class Convex(NamedTuple):
     """A convex body in closed form: the sum of a ball and of segments, discs and ellipsoids along the shape's axes.
 
+    Its functions take all arrays that say what a shape is (`own_arrays`), and need the first.
     Along n it reaches r |n| + Σ_m |A_m n|, with one small matrix A_m for each summand but the ball: a segment has one
     row, its half length times its direction; a disc has two, an ellipsoid three.
     """
@@ -54,7 +55,7 @@ class Convex(NamedTuple):
         numbers = sorted({row[2] for row in self.rows})
         return [np.array([row[:2] for row in self.rows if row[2] == m]) for m in numbers]
 
-    def reach(self, n, size):
+    def reach(self, n, size, *_):
         """How far (...) the body reaches along n (..., 3), in its own axes, from its origin [m]; NumPy's or JAX's."""
         total = size[..., 0] * (n * n).sum(-1) ** 0.5 if self.ball else 0.0 * size[..., 0]
         for rows in self.summands():
@@ -69,7 +70,7 @@ class Convex(NamedTuple):
         """
         return self.ball * float(size[0]) + math.hypot(*(size[rows[:, 1]].max() for rows in self.summands()))
 
-    def grains(self, size: Array) -> tuple[Array, Array, Array]:
+    def grains(self, size: Array, *_: Array) -> tuple[Array, Array, Array]:
         """Of bodies of sizes (n, 3): corners (n, k, 3), grown by ellipsoids of half axes (n, 3) and balls (n,) [m]."""
         half, axes, curved = np.zeros(3, int), np.zeros(3, int), np.zeros(3, bool)
         for rows in self.summands():

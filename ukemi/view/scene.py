@@ -166,10 +166,10 @@ def radii(scene: Scene) -> np.ndarray:
     out = np.zeros(len(scene.types))
     for g, kind in enumerate(scene.types):
         body = KINDS[kind].convex
-        if body:
-            out[g] = body.radius(np.asarray(scene.sizes[g]))
-        elif g in scene.meshes and len(scene.meshes[g].vertices):
+        if g in scene.meshes and len(scene.meshes[g].vertices):
             out[g] = np.linalg.norm(scene.meshes[g].vertices, axis=1).max()
+        elif body:
+            out[g] = body.radius(np.asarray(scene.sizes[g]))
     return out
 
 
@@ -224,7 +224,10 @@ def _with_surroundings(scene: Scene, frames: Frames, bottom: np.ndarray, top: np
 def _extent(scene: Scene, g: int, quat: np.ndarray) -> np.ndarray:
     """Half-sizes (3,) along the world's axes of a box around geom g with orientation `quat`."""
     body = KINDS[scene.types[g]].convex
-    half = body.reach(np.eye(3), np.asarray(scene.sizes[g])) if body else np.abs(scene.meshes[g].vertices).max(axis=0)
+    if g in scene.meshes:
+        half = np.abs(scene.meshes[g].vertices).max(axis=0)
+    else:
+        half = body.reach(np.eye(3), np.asarray(scene.sizes[g])) if body else np.zeros(3)
     turn = np.zeros(9)
     mujoco.mju_quat2Mat(turn, np.asarray(quat, float))
     return np.abs(turn.reshape(3, 3)) @ half
