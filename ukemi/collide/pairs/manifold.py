@@ -191,17 +191,21 @@ def convex_contacts(kind_a: ShapeKind, kind_b: ShapeKind):
     part_a, part_b, extra = kind_a.facing, kind_b.facing, min(kind_a.ends, kind_b.ends)
     assert body_a and body_b
 
-    def function(a: Shape, b: Shape, margin: Array) -> Hit:
+    def several(a: Shape, b: Shape, margin: Array) -> Hit:
         found = witness(body_a, body_b, a, b)
-        middle = 0.5 * (found.point_a + found.point_b)
-        if not (part_a and part_b):
-            return _hit(found.distance[None], middle[None], found.normal)
         both = jax.tree.map(lambda *x: jnp.stack(x), (a, part_a(a, found.normal)), (b, part_b(b, -found.normal)))
         distance, point = _extra_contacts(both[0], both[1], found)
         keep = np.array([0, 2, 1, 3])[:extra]  # the two on the first line come first
+        middle = 0.5 * (found.point_a + found.point_b)
         distance = jnp.concatenate([found.distance[None], distance[keep]])
         return _hit(distance, jnp.concatenate([middle[None], point[keep]]), found.normal)
 
+    def single(a: Shape, b: Shape, margin: Array) -> Hit:
+        found = witness(body_a, body_b, a, b)
+        middle = 0.5 * (found.point_a + found.point_b)
+        return _hit(found.distance[None], middle[None], found.normal)
+
+    function = several if part_a and part_b else single
     function.__name__ = f"{kind_a.name}_{kind_b.name}"
     function.__doc__ = f"The witness points of {kind_a.name} and {kind_b.name}, and contacts around them."
     return function, 1 + extra
