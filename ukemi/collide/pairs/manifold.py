@@ -192,6 +192,7 @@ def convex_contacts(kind_a: ShapeKind, kind_b: ShapeKind):
     assert body_a and body_b
 
     def several(a: Shape, b: Shape, margin: Array) -> Hit:
+        assert part_a and part_b
         found = witness(body_a, body_b, a, b)
         both = jax.tree.map(lambda *x: jnp.stack(x), (a, part_a(a, found.normal)), (b, part_b(b, -found.normal)))
         distance, point = _extra_contacts(both[0], both[1], found)
