@@ -10,7 +10,7 @@ import pytest
 
 import ukemi as uk
 from ukemi.collide.detect import detect
-from ukemi.collide.primitives import PAIRS, SMOOTH, pair_function
+from ukemi.collide.primitives import PAIRS, pair_function
 from ukemi.collide.shapes import Shape
 from ukemi.mechanics.kinematics import kinematics
 
@@ -48,7 +48,7 @@ IDS = ["-".join((*pair[:2], MOTIONS[pair][0])) for pair in MOTIONS]
 
 def outcome(pair, width):
     """Function s -> (k, 4) distances and points of the slots."""
-    function = partial(SMOOTH[pair[:2]], width=width) if width else PAIRS[pair[:2]].function
+    function = partial(PAIRS[pair[:2]].smooth, width=width) if width else PAIRS[pair[:2]].function
 
     def find(s):
         hit = function(*MOTIONS[pair][2](s), jnp.asarray(1.0))

@@ -10,6 +10,8 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.detect import detect
+from ukemi.collide.kinds import KINDS
+from ukemi.collide.shapes import shapes_at, sides
 from ukemi.errors import StepError
 from ukemi.laws.method import Method
 from ukemi.laws.soft.law import Soft
@@ -155,8 +157,9 @@ def _let_down(model: Model, q: np.ndarray, lowest: Callable, rng: np.random.Gene
         return
     margin = np.asarray(model.geoms.margin)
     plane, own = layout.geoms.T
-    kinds, body = np.array(model.geoms.layout.type), model.geoms.layout.body
-    ground = (kinds[plane] == "plane") & (tree.body_dof[body[plane]] < 0) & (tree.body_mocap[body[plane]] < 0)
+    body = model.geoms.layout.body
+    endless = np.array([KINDS[kind].endless for kind in model.geoms.layout.type])
+    ground = endless[plane] & (tree.body_dof[body[plane]] < 0) & (tree.body_mocap[body[plane]] < 0)
     if not ground.any():
         return
     heights, normals = lowest(q)
@@ -182,18 +185,12 @@ def _let_down(model: Model, q: np.ndarray, lowest: Callable, rng: np.random.Gene
 
 def _lowest(model: Model, q: Array) -> tuple[Array, Array]:
     """Height (n,) of each pair's second geom over the plane that is its first, and the plane's normal (n, 3)."""
-    pos, mat = geom_frames(model, kinematics(model, q))
-    plane, own = model.pairs.layout.geoms.T
-    normal, size = mat[plane][:, :, 2], model.geoms.size[own]
-    z = jnp.einsum("nij,ni->nj", mat[own], normal)  # the plane's normal in the geom's axes
-    flat = jnp.hypot(z[:, 0], z[:, 1])
-    reach = {
-        "sphere": size[:, 0],
-        "capsule": size[:, 0] + jnp.abs(z[:, 2]) * size[:, 1],
-        "ellipsoid": jnp.sqrt((z * z * size * size).sum(-1)),
-        "cylinder": flat * size[:, 0] + jnp.abs(z[:, 2]) * size[:, 1],
-        "box": (jnp.abs(z) * size).sum(-1),
-    }
-    kind = np.array(model.geoms.layout.type)[own]
-    below = sum((jnp.where(kind == name, value, 0.0) for name, value in reach.items()), jnp.zeros_like(flat))
-    return ((pos[own] - pos[plane]) * normal).sum(-1) - below, normal
+    geoms = model.pairs.layout.geoms
+    plane, own = sides(shapes_at(model.geoms, *geom_frames(model, kinematics(model, q))), geoms)
+    normal = plane.mat[:, :, 2]
+    z = jnp.einsum("nij,ni->nj", own.mat, normal)  # the plane's normal in the geom's axes
+    kinds, below = np.array(model.geoms.layout.type)[geoms[:, 1]], jnp.zeros_like(z[:, 0])
+    for name in sorted(set(kinds)):
+        body = KINDS[name].convex
+        below = jnp.where(kinds == name, body.reach(z, *own[2:]), below) if body else below
+    return ((own.pos - plane.pos) * normal).sum(-1) - below, normal

@@ -9,13 +9,14 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide import response
+from ukemi.collide.kinds import KINDS
 from ukemi.collide.primitives import PAIRS, chunk_of, pair_function
-from ukemi.collide.shapes import EMPTY, Shape
+from ukemi.collide.shapes import EMPTY, Shape, own_arrays, shapes_at, sides
 from ukemi.implicit.rule import keep, unmoved, zero_tangent
 from ukemi.maths import spatial
-from ukemi.maths.ranking import ascending, smallest
+from ukemi.maths.ranking import smallest
 from ukemi.mechanics.kinematics import Kinematics, geom_frames
-from ukemi.model.records import Model, PairLayout
+from ukemi.model.records import Model, PairGroup, PairLayout
 from ukemi.xla.batches import one_by_one
 from ukemi.xla.stages import compact
 
@@ -63,7 +64,7 @@ def detect(model: Model, kin: Kinematics, ahead: Array | None = None) -> Contact
         return _no_contacts(model)
     # a stage of its own: fused with what derivatives make of the same frames, they would be rounded otherwise
     pos, mat = compact(geom_frames)(model, kin)
-    return _detect(model, Shape(pos, mat, model.geoms.size), ahead)
+    return _detect(model, shapes_at(model.geoms, pos, mat), ahead)
 
 
 @jax.custom_jvp
@@ -133,19 +134,12 @@ def _reach(model: Model, ahead: Array | None) -> tuple[Array, Array]:
 
 def bounding_capsules(model: Model) -> tuple[Array, Array]:
     """Half axis (ng, 3) in the geom's frame and radius (ng,) of a capsule that holds each geom [m]."""
-    size, kinds = model.geoms.size, np.array(model.geoms.layout.type)[:, None]
-    zero = jnp.zeros_like(size[:, 0])
-    order = ascending(size)  # of boxes and ellipsoids; the capsule lies along the longest
-    along = jnp.arange(3) == jnp.argmax(size, -1)[:, None]
-    z = np.array([0.0, 0.0, 1.0], size.dtype)
-    long = (kinds == "capsule") | (kinds == "cylinder")  # a cylinder's rim is one radius from its axis' end
-    half = jnp.where(long, size[:, 1:2] * z, 0.0)
-    half = jnp.where(kinds == "box", along * order[:, 2:], half)
-    half = jnp.where(kinds == "ellipsoid", along * (order[:, 2:] - order[:, 1:2]), half)
-    kinds = kinds[:, 0]
-    radius = jnp.where(kinds == "box", spatial.safe_norm(order[:, :2]), size[:, 0])
-    radius = jnp.where(kinds == "ellipsoid", order[:, 1], radius)
-    return half, jnp.where((kinds == "plane") | (kinds == "mesh"), zero, radius)
+    kinds, half = [KINDS[kind] for kind in model.geoms.layout.type], jnp.zeros_like(model.geoms.pos)
+    radius = jnp.zeros_like(half[:, 0])
+    for bounds in dict.fromkeys(kind.bounds for kind in kinds if kind.bounds):
+        own, held = np.array([kind.bounds is bounds for kind in kinds]), bounds(*own_arrays(model.geoms))
+        half, radius = jnp.where(own[:, None], held[0], half), jnp.where(own, held[1], radius)
+    return half, radius
 
 
 def _apart(model: Model, pos: Array, mat: Array) -> Array:
@@ -163,7 +157,7 @@ def _apart(model: Model, pos: Array, mat: Array) -> Array:
     t = jnp.clip((s * uw - wr) / jnp.where(ww > 0, ww, 1.0), -1, 1)
     s = jnp.clip((t * uw + ur) / jnp.where(uu > 0, uu, 1.0), -1, 1)
     apart = spatial.safe_norm(r + t[:, None] * w - s[:, None] * u) - radius[a] - radius[b]
-    flat = np.array(model.geoms.layout.type)[a] == "plane"
+    flat = np.array([KINDS[kind].endless for kind in model.geoms.layout.type])[a]
     if not flat.any():
         return apart
     normal = mat[a][:, :, 2]
@@ -175,7 +169,11 @@ def _planes(layout: PairLayout) -> list[int]:
     """Groups to examine whole: planes with anything, unless there are so many groups that choosing pays."""
     if len(layout.groups) > FEW_GROUPS:
         return []
-    return [g for g, group in enumerate(layout.groups) if group.types[0] == "plane"]
+    return [g for g, group in enumerate(layout.groups) if _is_flat(group)]
+
+
+def _is_flat(group: PairGroup) -> bool:
+    return KINDS[group.types[0]].endless
 
 
 def _examine(layout: PairLayout, g: int, index, posed: Posed) -> Found:
@@ -183,8 +181,7 @@ def _examine(layout: PairLayout, g: int, index, posed: Posed) -> Found:
     group, first = layout.groups[g], layout.first[g]
     pair = PAIRS[group.types]
     geoms = group.geoms[index] if isinstance(index, np.ndarray) else jnp.asarray(group.geoms)[index]
-    a, b = (jax.tree.map(lambda x, k=k: x[k], posed.shapes) for k in (geoms[:, 0], geoms[:, 1]))
-    hit = jax.vmap(pair_function(layout, group))(a, b, posed.reach[first + index])
+    hit = jax.vmap(pair_function(layout, group))(*sides(posed.shapes, geoms), posed.reach[first + index])
     data = jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1)
     which = jnp.asarray(np.tile(np.arange(pair.points, dtype=np.int32), len(geoms)))
     return Found(hit.distance.reshape(-1), data, jnp.repeat(jnp.asarray(first + index), pair.points), which)
@@ -201,7 +198,7 @@ def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array]:
     blank = Found(jnp.full(size, EMPTY, dtype), jnp.zeros((size, 12), dtype), none, none)
     carry = blank, jnp.zeros((), jnp.int32), jnp.zeros((), bool)
     # one branch around all pairs of bodies, which are mostly apart, spares their groups' own branches
-    planes = [g for g in others if layout.groups[g].types[0] == "plane"]
+    planes = [g for g in others if _is_flat(layout.groups[g])]
     for groups in (planes, [g for g in others if g not in planes]):
         if groups:
             own = slice(layout.first[groups[0]], layout.first[groups[-1] + 1])

@@ -1,71 +1,67 @@
-"""The table of pair functions: which routine finds the contacts of which two primitives."""
+"""The table of pairs: which routine finds the contacts of which two kinds of shapes."""
 
 from collections.abc import Callable
 from functools import partial
+from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 from jax import Array
 
+from ukemi.collide.kinds import KINDS
 from ukemi.collide.pairs import balls, box, plane
 from ukemi.collide.pairs.box_box import box_box
-from ukemi.collide.pairs.manifold import several_contacts, single_contact
+from ukemi.collide.pairs.manifold import convex_contacts
 from ukemi.collide.shapes import Hit, Shape
 from ukemi.model.records import PairGroup, PairLayout
 
 
 class PairFunction(NamedTuple):
-    """How the contacts of one pair of primitive types are found."""
+    """How the contacts of one pair of kinds are found."""
 
     function: Callable[[Shape, Shape, Array], Hit]  # (a, b, margin [m]) -> Hit, unbatched
     points: int  # number of slots in the Hit, static
-    exact: bool  # analytic, with the very contact set of MuJoCo
+    smooth: Callable[..., Hit] | None = None  # (a, b, margin, width [m]), without changes of case
+    exact: bool = True  # analytic, with the very contact set of MuJoCo
+    partners: int = 1  # that one shape typically is near to at once
 
 
-# Keys are (type of a, type of b) in MuJoCo's order of types: plane, sphere, capsule, ellipsoid,
-# cylinder, box. The normal of a contact points from a to b.
-PAIRS: dict[tuple[str, str], PairFunction] = {
-    ("plane", "sphere"): PairFunction(plane.plane_sphere, 1, True),
-    ("plane", "capsule"): PairFunction(plane.plane_capsule, 2, True),
-    ("plane", "ellipsoid"): PairFunction(plane.plane_ellipsoid, 1, True),
-    ("plane", "cylinder"): PairFunction(plane.plane_cylinder, 4, True),
-    ("plane", "box"): PairFunction(plane.plane_box, 4, True),
-    ("sphere", "sphere"): PairFunction(balls.sphere_sphere, 1, True),
-    ("sphere", "capsule"): PairFunction(balls.sphere_capsule, 1, True),
-    ("sphere", "cylinder"): PairFunction(balls.sphere_cylinder, 1, True),
-    ("capsule", "capsule"): PairFunction(balls.capsule_capsule, 2, True),
-    ("sphere", "box"): PairFunction(box.sphere_box, 1, True),
-    ("capsule", "box"): PairFunction(box.capsule_box, 2, True),
-    ("box", "box"): PairFunction(box_box, 8, True),
-    **{
-        pair: PairFunction(single_contact(*pair), 1, False)
-        for pair in (
-            ("sphere", "ellipsoid"),
-            ("capsule", "ellipsoid"),
-            ("ellipsoid", "ellipsoid"),
-            ("ellipsoid", "cylinder"),
-            ("ellipsoid", "box"),
-        )
-    },
-    ("capsule", "cylinder"): PairFunction(several_contacts("capsule", "cylinder", 2), 3, False),
-    ("cylinder", "cylinder"): PairFunction(several_contacts("cylinder", "cylinder", 4), 5, False),
-    ("cylinder", "box"): PairFunction(several_contacts("cylinder", "box", 4), 5, False),
+# Those with a routine of their own. The normal of a contact points from a to b.
+_OWN: dict[tuple[str, str], PairFunction] = {
+    ("plane", "sphere"): PairFunction(plane.plane_sphere, 1),
+    ("plane", "capsule"): PairFunction(plane.plane_capsule, 2),
+    ("plane", "ellipsoid"): PairFunction(plane.plane_ellipsoid, 1),
+    ("plane", "cylinder"): PairFunction(plane.plane_cylinder, 4, plane.smooth_plane_cylinder),
+    ("plane", "box"): PairFunction(plane.plane_box, 4, plane.smooth_plane_box),
+    ("sphere", "sphere"): PairFunction(balls.sphere_sphere, 1, partners=3),  # they pack closely
+    ("sphere", "capsule"): PairFunction(balls.sphere_capsule, 1, balls.sphere_capsule),
+    ("sphere", "cylinder"): PairFunction(balls.sphere_cylinder, 1),
+    ("capsule", "capsule"): PairFunction(balls.capsule_capsule, 2, balls.smooth_capsule_capsule),
+    ("sphere", "box"): PairFunction(box.sphere_box, 1),
+    ("capsule", "box"): PairFunction(box.capsule_box, 2),
+    ("box", "box"): PairFunction(box_box, 8),
 }
 
 
-# Without changes of case within a width [m], for `uk.smooth_collisions`: (a, b, margin, width) -> Hit.
-SMOOTH: dict[tuple[str, str], Callable[..., Hit]] = {
-    ("plane", "cylinder"): plane.smooth_plane_cylinder,
-    ("plane", "box"): plane.smooth_plane_box,
-    ("sphere", "capsule"): balls.sphere_capsule,
-    ("capsule", "capsule"): balls.smooth_capsule_capsule,
-}
+def _pairs() -> dict[tuple[str, str], PairFunction]:
+    """All pairs in the order of kinds; two convex ones without a routine of their own take that of any two."""
+    found = {}
+    for a, b in combinations_with_replacement(KINDS.values(), 2):
+        key = a.name, b.name
+        if key in _OWN:
+            found[key] = _OWN[key]
+        elif a.convex and b.convex:
+            found[key] = PairFunction(*convex_contacts(a, b), exact=False)
+    return found
+
+
+# What is not here cannot touch: loading refuses it by name.
+PAIRS = _pairs()
 
 
 def pair_function(layout: PairLayout, group: PairGroup) -> Callable[[Shape, Shape, Array], Hit]:
     """The function of a group's pairs, smoothed where the model asks for it."""
-    if layout.smoothing and group.types in SMOOTH:
-        return partial(SMOOTH[group.types], width=layout.smoothing)
-    return PAIRS[group.types].function
+    pair = PAIRS[group.types]
+    return partial(pair.smooth, width=layout.smoothing) if layout.smoothing and pair.smooth else pair.function
 
 
 def chunk_of(group: PairGroup) -> int:

@@ -1,6 +1,7 @@
 """How contacts follow their shapes: the derivative of the pair functions in the motions of two shapes.
 
-Each contact depends on 12 tangents, the translation and rotation of both shapes, and on their 6 sizes. AD of the
+Each contact depends on 12 tangents, the translation and rotation of both shapes, and on the w parameters that say
+what each of them is (so far their sizes, w = 3). AD of the
 small pair function along these is all that is ever differentiated of collision detection; which contacts there
 are, and how they were found, is constant.
 """
@@ -14,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.primitives import PAIRS, chunk_of, pair_function
-from ukemi.collide.shapes import Hit, Shape
+from ukemi.collide.shapes import Hit, Shape, cut, parameter_count, parameters, sides
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, is_zero
 from ukemi.maths import spatial
@@ -28,14 +29,15 @@ def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, contac
     turn = filled(along.mat, shapes.mat)
     spin = spatial.materialize(_axial(spatial.compose(turn, shapes.mat.mT)))
     parts = [jnp.concatenate([filled(along.pos, shapes.pos), spin], -1)]
-    sized, like = not is_zero(along.size), Hit(contacts.distance, contacts.point, contacts.frame)
-    parts = [*parts, along.size] if sized else parts
+    sized, like = not all(map(is_zero, along[2:])), Hit(contacts.distance, contacts.point, contacts.frame)
+    if sized:
+        parts.append(parameters(type(shapes)(shapes.pos, shapes.mat, *map(filled, along[2:], shapes[2:]))))
     move = transposable(partial(_push, layout, sized), partial(_pull, layout, sized))
     return move((reach, shapes, contacts), parts, like)
 
 
 def _push(layout: PairLayout, sized: bool, known, parts: list[Array]) -> Hit:
-    """Changes of the contacts along translations and rotations (ng, 6) of the shapes, and along sizes (ng, 3)."""
+    """Changes of the contacts along translations and rotations (ng, 6) of the shapes, and along parameters (ng, w)."""
     reach, shapes, contacts = known
     geoms = jnp.asarray(layout.geoms)[contacts.pair]
     columns = [part[geoms[:, side]] for part in parts for side in (0, 1)]
@@ -62,13 +64,13 @@ def _axial(matrix: Array) -> Array:
 
 
 def responses(layout: PairLayout, sized: bool, still: np.ndarray, reach: Array, shapes: Shape, contacts) -> Array:
-    """G (nc, 7, 12 or 18): change of distance, point and frame (its rotation) per motion of a contact's shapes.
+    """G (nc, 7, 12 or 12 + 2 w): change of distance, point and frame (its rotation) per motion of a contact's shapes.
 
     Columns: translation and rotation of the first shape, of the second, in world axes, the rotation about the
-    shape's own origin; then the sizes of both if `sized`. still: groups whose first shapes do not move, whose columns
-    are then left at zero.
+    shape's own origin; then the parameters of both if `sized`. still: groups whose first shapes do not move, whose
+    columns are then left at zero.
     """
-    n, width = len(contacts.pair), 18 if sized else 12
+    n, width = len(contacts.pair), 12 + 2 * parameter_count(shapes) * sized
     G = jnp.zeros((n, 7, width), shapes.pos.dtype)
     for g in range(len(layout.groups)):
         own = contacts.active & (contacts.pair >= layout.first[g]) & (contacts.pair < layout.first[g + 1])
@@ -102,10 +104,12 @@ def _pair_response(function, columns: np.ndarray, a: Shape, b: Shape, reach: Arr
     """Derivative (points, 7, columns) of a pair's Hit."""
 
     def hit(move: Array) -> Hit:
-        return function(_moved(a, move[:6], move[12:15]), _moved(b, move[6:12], move[15:18]), reach)
+        first = _moved(a, move[:6], cut(a, move, 12))
+        return function(first, _moved(b, move[6:12], cut(b, move, 12 + w)), reach)
 
-    zero = jnp.zeros(18, a.pos.dtype)
-    along = np.eye(18, dtype=a.pos.dtype)[columns]
+    w = sum(x.size for x in a[2:])
+    zero = jnp.zeros(12 + 2 * w, a.pos.dtype)
+    along = np.eye(12 + 2 * w, dtype=a.pos.dtype)[columns]
     now, change = jax.vmap(lambda t: jax.jvp(hit, (zero,), (t,)), out_axes=(None, -1))(along)
     # the frame's rows turn by δe = ω × e: δE Eᵀ has the rotation in the frame's axes as its entries 12, 20, 01
     frame = now.frame
@@ -127,12 +131,12 @@ class OnContact(NamedTuple):
 
 
 def pull(layout: PairLayout, sized: bool, reach: Array, shapes: Shape, contacts, on: OnContact) -> Array:
-    """What `on` pulls on the shapes (ng, 6 or 9): on their translations and rotations, in world axes about their
-    origins, then on their sizes if `sized`.
+    """What `on` pulls on the shapes (ng, 6 or 6 + w): on their translations and rotations, in world axes about their
+    origins, then on their parameters if `sized`.
 
     Gᵀ of `responses`, without G: reverse mode through each pair function once.
     """
-    total = jnp.zeros((len(shapes.pos), 9 if sized else 6), shapes.pos.dtype)
+    total = jnp.zeros((len(shapes.pos), 6 + parameter_count(shapes) * sized), shapes.pos.dtype)
     rows = jnp.concatenate([on.distance[:, None], on.point, on.turn], -1)
     for g in range(len(layout.groups)):
         own = contacts.active & (contacts.pair >= layout.first[g]) & (contacts.pair < layout.first[g + 1])
@@ -166,9 +170,10 @@ def _pair_pull(function, width: int, a: Shape, b: Shape, reach: Array, on: Array
     """What `on` (points, 7) pulls on both shapes (2, width)."""
 
     def hit(moves: Array) -> Hit:
-        first, second = (jnp.pad(moves[k], (0, 9 - width)) for k in (0, 1))
-        return function(_moved(a, first[:6], first[6:]), _moved(b, second[:6], second[6:]), reach)
+        first, second = (jnp.pad(moves[k], (0, 6 + w - width)) for k in (0, 1))
+        return function(_moved(a, first[:6], cut(a, first, 6)), _moved(b, second[:6], cut(b, second, 6)), reach)
 
+    w = sum(x.size for x in a[2:])
     now, back = jax.vjp(hit, jnp.zeros((2, width), a.pos.dtype))
     # the frame's axes turn by δe = ω × e, of which the entries 12, 20, 01 of δE Eᵀ are taken
     frame = jnp.stack([on[:, 4 + k, None] * now.frame[:, j] for k, j in ((2, 1), (0, 2), (1, 0))], 1)
@@ -196,11 +201,10 @@ def _in_turn(layout: PairLayout, g: int, contacts, own: Array):
 def _sides(group: PairGroup, index: Array, shapes: Shape) -> tuple[Shape, Shape, Array]:
     """First and second shapes of a group's pairs (n,), and their numbers (n, 2)."""
     geoms = jnp.asarray(group.geoms)[index]
-    a, b = (jax.tree.map(lambda x, k=k: x[k], shapes) for k in (geoms[:, 0], geoms[:, 1]))
-    return a, b, geoms
+    return *sides(shapes, geoms), geoms
 
 
-def _moved(shape: Shape, move: Array, grow: Array) -> Shape:
-    """The shape after a small translation, rotation and change of size; only its derivative at zero is used."""
+def _moved(shape: Shape, move: Array, grow: list[Array]) -> Shape:
+    """The shape after a small translation, rotation and change of parameters; only its derivative at zero is used."""
     turn = spatial.compose(spatial.skew(move[3:]), shape.mat)
-    return Shape(shape.pos + move[:3], shape.mat + turn, shape.size + grow)
+    return type(shape)(shape.pos + move[:3], shape.mat + turn, *map(jnp.add, shape[2:], grow))

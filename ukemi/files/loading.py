@@ -13,18 +13,6 @@ from ukemi.files.support import STEP_FLAGS, unsupported
 from ukemi.model import records
 from ukemi.model import tree as tree_
 
-GEOM_TYPES = {
-    int(mujoco.mjtGeom.mjGEOM_PLANE): "plane",
-    int(mujoco.mjtGeom.mjGEOM_SPHERE): "sphere",
-    int(mujoco.mjtGeom.mjGEOM_CAPSULE): "capsule",
-    int(mujoco.mjtGeom.mjGEOM_ELLIPSOID): "ellipsoid",
-    int(mujoco.mjtGeom.mjGEOM_CYLINDER): "cylinder",
-    int(mujoco.mjtGeom.mjGEOM_BOX): "box",
-    # visual only
-    int(mujoco.mjtGeom.mjGEOM_MESH): "mesh",
-    int(mujoco.mjtGeom.mjGEOM_HFIELD): "mesh",
-    int(mujoco.mjtGeom.mjGEOM_SDF): "mesh",
-}
 INTEGRATORS = {0: "Euler", 1: "RK4", 2: "implicit", 3: "implicitfast"}
 SOLVERS = {0: "PGS", 1: "CG", 2: "Newton"}
 CONES = {0: "pyramidal", 1: "elliptic"}
@@ -67,7 +55,7 @@ def load(source, *, contacts: int | None = None) -> records.Model:
     wrong = meaningless(m)
     if wrong:
         raise ModelFileError(f"{_title(m)} holds values that mean nothing; correct them:\n  - " + "\n  - ".join(wrong))
-    types = tuple(GEOM_TYPES[t] for t in m.geom_type.tolist())
+    types = pairs.kinds_of(m)
     density, inferred = solids.densities(m, spec, types)
     return records.Model(
         bodies=_bodies(m, inferred),
@@ -78,7 +66,7 @@ def load(source, *, contacts: int | None = None) -> records.Model:
             quat=_f(m.site_quat),
             layout=records.SiteLayout(_i(m.site_bodyid), _names(m)("site", m.nsite)),
         ),
-        pairs=_pairs(m, contacts),
+        pairs=_pairs(m, types, contacts),
         equalities=_equalities(m),
         actuators=_actuators(m),
         options=_options(m),
@@ -214,7 +202,7 @@ def _geoms(m, types, density) -> records.Geoms:
     )
 
 
-def _pairs(m, contacts) -> records.Pairs:
+def _pairs(m, types, contacts) -> records.Pairs:
     return records.Pairs(
         friction=_f(m.pair_friction),
         restitution=_f(_restitution(m, mujoco.mjtObj.mjOBJ_PAIR, m.npair)),
@@ -223,7 +211,7 @@ def _pairs(m, contacts) -> records.Pairs:
         solimp=_f(m.pair_solimp),
         margin=_f(m.pair_margin),
         gap=_f(m.pair_gap),
-        layout=pairs.build(m, GEOM_TYPES, contacts),
+        layout=pairs.build(m, types, contacts),
     )
 
 

@@ -3,38 +3,44 @@
 import mujoco
 import numpy as np
 
+from ukemi.collide.kinds import KINDS, OTHER
 from ukemi.collide.primitives import PAIRS
 from ukemi.model.records import PairGroup, PairLayout
 
-# Contact points that one moving geom typically makes at once: what the default capacity counts on.
-TYPICAL = {"sphere": 1, "capsule": 2, "ellipsoid": 1, "cylinder": 3, "box": 6, "mesh": 0, "plane": 0}
+# The names in KINDS of MuJoCo's types of geoms.
+MUJOCO_KINDS = {int(kind): name.removeprefix("mjGEOM_").lower() for name, kind in mujoco.mjtGeom.__members__.items()}
+MUJOCO_KINDS = {kind: name for kind, name in MUJOCO_KINDS.items() if name in KINDS}
 # Pairs of a group that can be examined in detail at the least.
 FEW = 12
 
 
-def build(m, types: dict, capacity: int | None) -> PairLayout:
+def kinds_of(m) -> tuple[str, ...]:
+    """The kind of every geom of a `mujoco.MjModel`, a name in `KINDS`."""
+    return tuple(MUJOCO_KINDS.get(kind, OTHER.name) for kind in m.geom_type.tolist())
+
+
+def build(m, kinds: tuple[str, ...], capacity: int | None) -> PairLayout:
     """Pairs of geoms of a `mujoco.MjModel` that may collide, after MuJoCo's filters."""
     found: dict[tuple[str, str], list[tuple[int, int, int, int]]] = {}
     for a, b, explicit, condim in _allowed(m):
         if m.geom_type[a] > m.geom_type[b]:
             a, b = b, a
-        key = types[int(m.geom_type[a])], types[int(m.geom_type[b])]
+        key = kinds[a], kinds[b]
         if key in PAIRS:
             found.setdefault(key, []).append((a, b, explicit, condim))
-    order = sorted(found, key=lambda types: (types[0] != "plane", types))
+    order = sorted(found, key=lambda key: (not KINDS[key[0]].endless, key))
     groups = tuple(_group(key, np.array(found[key])) for key in order)
     points = sum(g.slots * PAIRS[g.types].points for g in groups)
     if capacity is None:
         touching = {int(g) for group in groups for g in group.geoms.ravel() if m.body_weldid[m.geom_bodyid[g]]}
-        capacity = 8 + sum(TYPICAL[types[int(m.geom_type[g])]] for g in touching)
+        capacity = 8 + sum(KINDS[kinds[g]].contacts for g in touching)
     dims = [int(d) for group in groups for d in group.condim]
     return PairLayout(groups=groups, capacity=min(points, capacity), dim=max(dims, default=1))
 
 
 def _group(key: tuple[str, str], rows: np.ndarray) -> PairGroup:
     n, several = len(rows), len(np.unique(rows[:, :2]))
-    touching = 3 if key == ("sphere", "sphere") else 1  # spheres pack closely
-    slots = n if key[0] == "plane" else min(n, max(FEW, touching * several))
+    slots = n if KINDS[key[0]].endless else min(n, max(FEW, PAIRS[key].partners * several))
     return PairGroup(
         types=key,
         geoms=rows[:, :2].astype(np.int32),

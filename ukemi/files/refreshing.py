@@ -101,7 +101,7 @@ def _from_geoms(geoms: Geoms, bodies: Bodies) -> _Inertias:
 
 def _only_geom(geoms: Geoms, bodies: Bodies) -> np.ndarray:
     """(nb,) the solid geom of each inferred body that has one alone, -1 for the others."""
-    solid = np.array([t in solids.SOLIDS for t in geoms.layout.type])
+    solid = np.array([solids.SOLIDS[kind].volume > 0 for kind in geoms.layout.type])
     own = (np.arange(len(bodies.layout.inferred))[:, None] == geoms.layout.body) & solid
     return np.where(bodies.layout.inferred & (own.sum(1) == 1), own.argmax(1), -1)
 

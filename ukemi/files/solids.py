@@ -4,32 +4,46 @@
 it. Second moments Σ = ∫ ρ x xᵀ dV add up and turn like Σ' = R Σ Rᵀ; the inertia is tr(Σ) 1 − Σ.
 """
 
+from typing import NamedTuple
+
 import mujoco
 import numpy as np
 
+
+class Solid(NamedTuple):
+    """How one kind of shape is filled."""
+
+    half: tuple[int, int, int]  # which sizes are the half axes
+    volume: float  # over their product
+    mean: tuple[float, float, float]  # square along each axis, over its half's square
+    capped: bool = False  # with two half balls at its ends
+
+
 _BALL, _ROD, _BRICK = (1 / 5, 1 / 5, 1 / 5), (1 / 4, 1 / 4, 1 / 3), (1 / 3, 1 / 3, 1 / 3)
-# Which sizes are the half axes, the volume over their product, mean square along each axis over its square.
+_HOLLOW = Solid((0, 0, 0), 0.0, (0.0, 0.0, 0.0))  # no volume that is known here: bodies keep what the compiler found
+# Of every kind of shape (`collide/kinds`).
 SOLIDS = {
-    "sphere": ((0, 0, 0), 4 / 3 * np.pi, _BALL),
-    "capsule": ((0, 0, 1), 2 * np.pi, _ROD),  # and its caps
-    "cylinder": ((0, 0, 1), 2 * np.pi, _ROD),
-    "ellipsoid": ((0, 1, 2), 4 / 3 * np.pi, _BALL),
-    "box": ((0, 1, 2), 8.0, _BRICK),
+    "plane": _HOLLOW,
+    "sphere": Solid((0, 0, 0), 4 / 3 * np.pi, _BALL),
+    "capsule": Solid((0, 0, 1), 2 * np.pi, _ROD, capped=True),
+    "ellipsoid": Solid((0, 1, 2), 4 / 3 * np.pi, _BALL),
+    "cylinder": Solid((0, 0, 1), 2 * np.pi, _ROD),
+    "box": Solid((0, 1, 2), 8.0, _BRICK),
+    "mesh": _HOLLOW,
+    "other": _HOLLOW,
 }
-_HOLLOW = ((0, 0, 0), 0.0, (0.0, 0.0, 0.0))  # planes, meshes: no volume here
 SMALL = 1e-14  # the compiler ignores volumes [m³] and masses [kg] below
 
 
 def moments(types: tuple[str, ...], size):
     """Volume (ng,) [m³] and second moments of volume (ng, 3) [m⁵] of shapes about their centres, along their axes."""
-    index, factor, mean = (np.array(x) for x in zip(*(SOLIDS.get(t, _HOLLOW) for t in types), strict=True))
+    index, factor, mean, capped = (np.array(x) for x in zip(*(SOLIDS[t] for t in types), strict=True))
     factor, mean = factor.astype(size.dtype), mean.astype(size.dtype)
     half = size[np.arange(len(types))[:, None], index]
     core = factor * half[:, 0] * half[:, 1] * half[:, 2]
     # A capsule's caps are a ball, cut in two and moved apart along z.
     radius, reach = size[:, :1], size[:, 1:2]
-    capped = np.array([[t == "capsule"] for t in types], size.dtype)
-    caps = capped * (4 / 3 * np.pi) * radius**3
+    caps = capped.astype(size.dtype)[:, None] * (4 / 3 * np.pi) * radius**3
     along = np.array([0.0, 0.0, 1.0], size.dtype)
     spread = radius**2 / 5 + along * (reach**2 + 0.75 * reach * radius)
     return core + caps[:, 0], core[:, None] * mean * half**2 + caps * spread

@@ -5,10 +5,15 @@ cannot change the motion of this very model (a mesh that collides with nothing, 
 inactive equality) is not refused; `ignored` lists it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import combinations_with_replacement
 
 import mujoco
 import numpy as np
+
+from ukemi.collide.kinds import KINDS
+from ukemi.collide.primitives import PAIRS
+from ukemi.files.pairs import kinds_of
 
 _Geom, _Trn, _Dyn = mujoco.mjtGeom, mujoco.mjtTrn, mujoco.mjtDyn
 _Gain, _Bias, _Eq = mujoco.mjtGain, mujoco.mjtBias, mujoco.mjtEq
@@ -20,7 +25,7 @@ def _values(kind: type, prefix: str, names: str) -> frozenset[int]:
     return frozenset(int(getattr(kind, prefix + name)) for name in names.split())
 
 
-SHAPES = _values(_Geom, "mjGEOM_", "PLANE SPHERE CAPSULE ELLIPSOID CYLINDER BOX")
+COLLIDING = {kind for pair in PAIRS for kind in pair}
 TRANSMISSIONS = _values(_Trn, "mjTRN_", "JOINT JOINTINPARENT SITE")
 ACTIVATIONS = _values(_Dyn, "mjDYN_", "NONE INTEGRATOR FILTER FILTEREXACT")
 GAINS = _values(_Gain, "mjGAIN_", "FIXED AFFINE")
@@ -55,7 +60,7 @@ def unsupported(m: mujoco.MjModel) -> list[str]:
     meeting = collision_candidates(m)
     finders = (_options, _joints, _actuators, _tendons, _equalities, _flexes, _plugins, _fluid)
     found = [line for finder in finders for line in finder(m)]
-    return found + list(_geoms(m, meeting)) + list(_convex_flags(m, meeting))
+    return [*found, *_geoms(m, meeting), *_unknown_pairs(m, meeting), *_convex_flags(m, meeting)]
 
 
 def ignored(m: mujoco.MjModel) -> list[str]:
@@ -72,7 +77,7 @@ def ignored(m: mujoco.MjModel) -> list[str]:
         "custom tuple": m.ntuple - _gives_restitution(m, mujoco.mjtObj.mjOBJ_TUPLE),
     }
     lines = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count]
-    visual = ~_is_type(m, SHAPES) & ~collision_candidates(m).any(axis=1)
+    visual = ~_is_kind(m, COLLIDING) & ~collision_candidates(m).any(axis=1)
     if visual.any():
         lines.append(f"{visual.sum()} visual-only geom{'' if visual.sum() == 1 else 's'} (meshes, height fields)")
     lines += [f"{_name(m, 'tendon', i)}: exerts no force" for i in range(m.ntendon) if not _tendon_acts(m, i)]
@@ -106,12 +111,13 @@ def collision_candidates(m: mujoco.MjModel) -> np.ndarray:
     meet &= ~np.isin(signature, m.exclude_signature)
     meet[m.pair_geom1, m.pair_geom2] = meet[m.pair_geom2, m.pair_geom1] = True
     # Planes and height fields do not collide with one another.
-    flat = _is_type(m, _values(_Geom, "mjGEOM_", "PLANE HFIELD"))
+    flat = _is_kind(m, {kind.name for kind in KINDS.values() if kind.endless})
+    flat |= np.array(m.geom_type) == int(_Geom.mjGEOM_HFIELD)
     return meet & ~(flat[:, None] & flat)
 
 
-def _is_type(m: mujoco.MjModel, types: frozenset[int]) -> np.ndarray:
-    return np.isin(m.geom_type, list(types))
+def _is_kind(m: mujoco.MjModel, names: Collection[str]) -> np.ndarray:
+    return np.array([kind in names for kind in kinds_of(m)], bool)
 
 
 def _name(m: mujoco.MjModel, kind: str, i: int) -> str:
@@ -228,12 +234,13 @@ def _fluid(m: mujoco.MjModel) -> Iterator[str]:
 
 
 def _geoms(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
-    words = {_Geom.mjGEOM_MESH: "mesh", _Geom.mjGEOM_HFIELD: "height field", _Geom.mjGEOM_SDF: "signed distance field"}
-    words = {int(kind): word for kind, word in words.items()}
+    words = {"hfield": "height field", "sdf": "signed distance field"}
+    alone = ~_is_kind(m, COLLIDING)
     for i in np.flatnonzero(meeting.any(axis=1)).tolist():
         name = _name(m, "geom", i)
-        if m.geom_type[i] not in SHAPES:
-            yield f"{name}: {words.get(int(m.geom_type[i]), 'unknown shape')} that may collide"
+        if alone[i]:
+            word = _enum(_Geom, m.geom_type[i], "mjGEOM_")
+            yield f"{name}: {words.get(word, word)} that may collide"
         if m.geom_adhesion[i]:
             yield f"{name}: adhesion"
         if m.geom_surfacevel[i].any():
@@ -242,15 +249,25 @@ def _geoms(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
         yield f"{_name(m, 'pair', i)}: adhesion"
 
 
+def _unknown_pairs(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
+    """Pairs that may touch, of kinds of shapes that collide, but not with each other."""
+    for a, b in combinations_with_replacement([kind for kind in KINDS if kind in COLLIDING], 2):
+        if (a, b) not in PAIRS:
+            for i, j in np.argwhere(_met(m, meeting, a, b)).tolist():
+                yield f"{_name(m, 'geom', i)}: {a} that may collide with {b} of {_name(m, 'geom', j)}"
+
+
+def _met(m: mujoco.MjModel, meeting: np.ndarray, a: str, b: str) -> np.ndarray:
+    """Which geoms (ngeom, ngeom) of two kinds may touch, one of the first with one of the second."""
+    return meeting & _is_kind(m, {a})[:, None] & _is_kind(m, {b})
+
+
 def _convex_flags(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
-    """Flags of the general convex routine, where a pair that feels them may touch."""
-    ellipsoid = _is_type(m, _values(_Geom, "mjGEOM_", "ELLIPSOID"))
-    cylinder = _is_type(m, _values(_Geom, "mjGEOM_", "CYLINDER"))
-    plane = _is_type(m, _values(_Geom, "mjGEOM_", "PLANE"))
-    edged = _is_type(m, _values(_Geom, "mjGEOM_", "CAPSULE CYLINDER BOX"))
-    several = meeting & cylinder[:, None] & edged
-    general = several | (meeting & ellipsoid[:, None] & ~plane)
-    if m.opt.disableflags & _Disable.mjDSBL_NATIVECCD and general.any():
-        yield "option flag 'nativeccd' disabled: changes the contacts of ellipsoids and cylinders"
-    if m.opt.disableflags & _Disable.mjDSBL_MULTICCD and several.any():
-        yield "option flag 'multiccd' disabled: changes the contacts of cylinders"
+    """Flags of MuJoCo's general convex routine, where a pair that feels them may touch."""
+    felt = {pair: routine.points for pair, routine in PAIRS.items() if not routine.exact}
+    general = [pair for pair in felt if _met(m, meeting, *pair).any()]
+    several = [pair for pair in general if felt[pair] > 1]
+    for bit, pairs in (("NATIVECCD", general), ("MULTICCD", several)):
+        if m.opt.disableflags & getattr(_Disable, f"mjDSBL_{bit}") and pairs:
+            which = ", ".join(f"{a} and {b}" for a, b in pairs)
+            yield f"option flag '{bit.lower()}' disabled: changes the contacts of {which}"

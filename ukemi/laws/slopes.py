@@ -10,7 +10,7 @@ from jax import Array
 
 from ukemi.collide.detect import reach_of_pairs
 from ukemi.collide.response import responses
-from ukemi.collide.shapes import Shape
+from ukemi.collide.shapes import Shape, shapes_at
 from ukemi.constraints.contact_slopes import Follow, still_groups
 from ukemi.laws.here import Here, applied
 from ukemi.mechanics.force_slopes import ForceSlopes, force_slopes, has_plain_forces
@@ -36,7 +36,7 @@ def posed(model: Model, kin: Kinematics, ahead: Array | None) -> tuple[Array, Sh
     """The distance (pairs,) up to which pairs touch [m], and all shapes in the world."""
     margin, gap = reach_of_pairs(model)
     reach = margin + gap if ahead is None else margin + gap + ahead
-    return reach, Shape(*geom_frames(model, kin), model.geoms.size)
+    return reach, shapes_at(model.geoms, *geom_frames(model, kin))
 
 
 def applies_plain_forces(here: Here) -> bool:

@@ -80,7 +80,10 @@ class JointLayout(Static):
 
 
 class Geoms(eqx.Module):
-    """Shapes; size has MuJoCo's meaning for each type."""
+    """Shapes. What `size` means, the table of kinds says (`ukemi.collide.kinds`), as MuJoCo does.
+
+    An array that says more of some kind goes here and, by the same name, into `ukemi.collide.shapes.Shape`.
+    """
 
     pos: Float[Array, "ng 3"]  # in the body frame [m]
     quat: Float[Array, "ng 4"]
@@ -100,7 +103,7 @@ class Geoms(eqx.Module):
 class GeomLayout(Static):
     """Types, owners and collision parameters of the shapes."""
 
-    type: tuple[str, ...]
+    type: tuple[str, ...]  # kinds
     body: np.ndarray  # (ng,)
     condim: np.ndarray  # (ng,)
     priority: np.ndarray  # (ng,)

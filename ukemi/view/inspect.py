@@ -3,6 +3,7 @@
 import mujoco
 import numpy as np
 
+from ukemi.collide.kinds import KINDS, OTHER
 from ukemi.files.support import ignored, unsupported
 
 _LONGEST = 60  # rows of a table before it is cut
@@ -149,12 +150,12 @@ def _target(m: mujoco.MjModel, i: int) -> str:
 
 def _geoms(m: mujoco.MjModel) -> list[tuple]:
     rows = []
-    used = {"plane": 2, "sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3}
     for g in range(m.ngeom):
         kind = _word(mujoco.mjtGeom, m.geom_type[g])
-        size = m.geom_size[g, : used.get(kind, 0)]
-        text = "endless" if kind == "plane" and not size.any() else _numbers(size)
-        if kind == "mesh" and m.geom_dataid[g] >= 0:
+        shape = KINDS.get(kind, OTHER)
+        size = m.geom_size[g, : len(shape.sizes)]
+        text = "endless" if shape.endless and not size.any() else _numbers(size)
+        if m.geom_type[g] == mujoco.mjtGeom.mjGEOM_MESH and m.geom_dataid[g] >= 0:
             text = f"{_name(m, 'mesh', m.geom_dataid[g])}, {m.mesh_facenum[m.geom_dataid[g]]} triangles"
         collides = bool(m.geom_contype[g] or m.geom_conaffinity[g])
         dims = (m.geom_condim[g], _numbers(m.geom_friction[g])) if collides else ("", "")

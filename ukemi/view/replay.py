@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ukemi.errors import InputError
-from ukemi.view.scene import Frames, Scene, frame_subject, lone_balls, moving
+from ukemi.view.scene import LOOKS, Frames, Look, Scene, frame_subject, lone_balls, moving
 
 FRAME_RATE = 60.0  # frames kept per second of simulated time
 
@@ -64,7 +64,7 @@ def pack(scene: Scene, frames: Frames, subtitle: str = "") -> tuple[dict, bytes]
     hidden = np.zeros(len(scene.types), bool) if scene.hidden is None else scene.hidden
     striped = lone_balls(scene, frames)
     geoms = [
-        {"name": name, "type": kind, "size": _short(size), "rgba": _short(np.clip(rgba, 0, 1)),
+        {"name": name, **_drawn(LOOKS[kind], size), "rgba": _short(np.clip(rgba, 0, 1)),
          "mesh": mesh_of.get(g), "striped": g in striped, "hidden": bool(hide or rgba[3] <= 0)}
         for g, (name, kind, size, rgba, hide) in enumerate(
             zip(scene.names, scene.types, scene.sizes, scene.rgba, hidden, strict=True))
@@ -76,6 +76,12 @@ def pack(scene: Scene, frames: Frames, subtitle: str = "") -> tuple[dict, bytes]
     header = {"title": scene.title, "subtitle": subtitle, "geoms": geoms, "view": view, "arrays": store.entries,
               "meshes": len(set(mesh_of.values())), "has_contacts": bool(len(point))}  # fmt: skip
     return header, b"".join(store.chunks)
+
+
+def _drawn(look: Look, size: np.ndarray) -> dict:
+    """Which unit mesh a geom is, how it is scaled along its axes, and how far its caps are moved along z."""
+    scale = _short(np.asarray(size)[list(look.scale)]) if look.mesh else [1, 1, 1]
+    return {"shape": look.mesh, "scale": scale, "cap": 0 if look.cap is None else _short(size)[look.cap]}
 
 
 def thin(time: np.ndarray, rate: float = FRAME_RATE) -> np.ndarray:

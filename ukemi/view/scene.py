@@ -5,13 +5,36 @@ Plain numpy values without any engine behind them, so that recordings of anythin
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
 
+from ukemi.collide.kinds import KINDS
+from ukemi.collide.shapes import Convex
 from ukemi.errors import InputError
+from ukemi.files.pairs import kinds_of
 
-SHAPES = ("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
+
+class Look(NamedTuple):
+    """How one kind of shape is drawn."""
+
+    mesh: str | None  # which unit mesh of `web/shapes.js`; None: the geom's own triangles
+    scale: tuple[int, int, int] = (0, 1, 2)  # which entries of its size scale that along its axes
+    cap: int | None = None  # which one moves its caps apart along z
+
+
+# Of every kind of shape (`collide/kinds`).
+LOOKS = {
+    "plane": Look("plane"),
+    "sphere": Look("sphere", (0, 0, 0)),
+    "capsule": Look("capsule", (0, 0, 0), cap=1),
+    "ellipsoid": Look("sphere"),
+    "cylinder": Look("cylinder", (0, 0, 1)),
+    "box": Look("box"),
+    "mesh": Look(None),
+    "other": Look(None),
+}
 
 # Geoms of these MuJoCo groups are drawn by default; the others are, by custom, collision shapes under a visual mesh.
 _SHOWN_GROUPS = (0, 1, 2)
@@ -30,7 +53,7 @@ class Mesh:
 class Scene:
     """The shapes of a recording. `ng` is their number."""
 
-    types: tuple[str, ...]  # each one of SHAPES
+    types: tuple[str, ...]  # each one of LOOKS
     sizes: np.ndarray  # (ng, 3) MuJoCo's meaning by type: radii and half-lengths [m]; a plane's zeros mean endless
     rgba: np.ndarray  # (ng, 4) in 0..1
     names: tuple[str, ...]
@@ -40,11 +63,9 @@ class Scene:
 
     def __post_init__(self):
         ng = len(self.types)
-        unknown = sorted(set(self.types) - set(SHAPES))
+        unknown = sorted(set(self.types) - set(LOOKS))
         if unknown:
-            raise InputError(
-                f"Scene has shapes that cannot be drawn: {', '.join(unknown)}; known: {', '.join(SHAPES)}."
-            )
+            raise InputError(f"Scene has shapes that cannot be drawn: {', '.join(unknown)}; known: {', '.join(LOOKS)}.")
         if len(self.names) != ng:
             raise InputError(f"Scene has {ng} types and {len(self.names)} names.")
         _check("Scene.sizes", self.sizes, (ng, 3))
@@ -88,16 +109,15 @@ def _check(name: str, array, shape: tuple[int, ...]):
 def scene_of(m: mujoco.MjModel, title: str = "Ukemi") -> Scene:
     """The scene of a compiled MuJoCo model, with its colours, materials and meshes; one entry per geom.
 
-    Height fields and signed distance fields are left out of the picture: they become meshes without triangles.
+    Height fields and signed distance fields are left out of the picture: there are no triangles of them.
     """
-    kinds = [mujoco.mjtGeom(int(kind)).name.removeprefix("mjGEOM_").lower() for kind in m.geom_type]
-    types = tuple(kind if kind in SHAPES else "mesh" for kind in kinds)
     names = tuple(m.geom(g).name or f"geom {g}" for g in range(m.ngeom))
-    meshes = {g: _mesh(m, int(m.geom_dataid[g])) for g in range(m.ngeom) if kinds[g] == "mesh"}
+    with_triangles = np.flatnonzero(m.geom_type == int(mujoco.mjtGeom.mjGEOM_MESH)).tolist()
+    meshes = {g: _mesh(m, int(m.geom_dataid[g])) for g in with_triangles}
     hidden = ~np.isin(m.geom_group, _SHOWN_GROUPS)
     if hidden[m.geom_bodyid > 0].all():
         hidden[:] = False
-    return Scene(types, m.geom_size.copy(), _rgba(m), names, title, meshes, hidden)
+    return Scene(kinds_of(m), m.geom_size.copy(), _rgba(m), names, title, meshes, hidden)
 
 
 def _mesh(m: mujoco.MjModel, k: int) -> Mesh:
@@ -128,7 +148,8 @@ def lone_balls(scene: Scene, frames: Frames) -> list[int]:
     index = moving(frames).tolist()
     some = np.unique(np.linspace(0, len(frames.time) - 1, 20).astype(int))
     quat = np.asarray(frames.geom_quat, float)[some]
-    balls = [g for g in index if scene.types[g] == "sphere" and np.ptp(quat[:, g], axis=0).max() > 1e-3]
+    turning = [g for g in index if np.ptp(quat[:, g], axis=0).max() > 1e-3]
+    balls = [g for g in turning if KINDS[scene.types[g]].convex == Convex((), ball=True)]
     return [g for g in balls if not any(_turn_together(quat[:, g], quat[:, h]) for h in index if h != g)]
 
 
@@ -144,19 +165,11 @@ def radii(scene: Scene) -> np.ndarray:
     """Bounding radius of each geom about its own origin [m], (ng,); planes count as 0."""
     out = np.zeros(len(scene.types))
     for g, kind in enumerate(scene.types):
-        x, y, z = scene.sizes[g]
-        if kind == "sphere":
-            out[g] = x
-        elif kind == "capsule":
-            out[g] = x + y
-        elif kind == "cylinder":
-            out[g] = np.hypot(x, y)
-        elif kind == "ellipsoid":
-            out[g] = max(x, y, z)
-        elif kind == "box":
-            out[g] = np.linalg.norm((x, y, z))
-        elif kind == "mesh" and g in scene.meshes and len(scene.meshes[g].vertices):
+        body = KINDS[kind].convex
+        if g in scene.meshes and len(scene.meshes[g].vertices):
             out[g] = np.linalg.norm(scene.meshes[g].vertices, axis=1).max()
+        elif body:
+            out[g] = body.radius(np.asarray(scene.sizes[g]))
     return out
 
 
@@ -210,10 +223,11 @@ def _with_surroundings(scene: Scene, frames: Frames, bottom: np.ndarray, top: np
 
 def _extent(scene: Scene, g: int, quat: np.ndarray) -> np.ndarray:
     """Half-sizes (3,) along the world's axes of a box around geom g with orientation `quat`."""
-    x, y, z = scene.sizes[g]
-    half = {"sphere": (x, x, x), "capsule": (x, x, x + y), "cylinder": (x, x, y)}.get(scene.types[g], (x, y, z))
+    body = KINDS[scene.types[g]].convex
     if g in scene.meshes:
         half = np.abs(scene.meshes[g].vertices).max(axis=0)
+    else:
+        half = body.reach(np.eye(3), np.asarray(scene.sizes[g])) if body else np.zeros(3)
     turn = np.zeros(9)
     mujoco.mju_quat2Mat(turn, np.asarray(quat, float))
     return np.abs(turn.reshape(3, 3)) @ half

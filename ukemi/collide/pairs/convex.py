@@ -36,7 +36,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.geometry import cross, dot
-from ukemi.collide.shapes import Shape
+from ukemi.collide.shapes import Convex, Shape
 
 STEPS = 24
 STARTS = 3
@@ -45,16 +45,6 @@ FIRST_SMOOTHING = 0.01  # relative to the sum of all sizes
 LONGEST_STEP = 0.5  # [rad]
 LAST_SMOOTHING = {"float64": 1e-9, "float32": 3e-6}
 REFINEMENTS = 3  # of the linear system of the implicit rule
-
-# The rows of A for each primitive: which axis of the shape, scaled by which entry of its size,
-# and to which summand the row belongs. Second: whether a ball of radius size[0] is added.
-ROWS = {
-    "sphere": ((), True),
-    "capsule": (((2, 1, 0),), True),
-    "ellipsoid": (((0, 0, 0), (1, 1, 0), (2, 2, 0)), False),
-    "cylinder": (((0, 0, 0), (1, 0, 0), (2, 1, 1)), False),
-    "box": (((0, 0, 0), (1, 1, 1), (2, 2, 2)), False),
-}
 
 
 def _fibonacci_sphere(n: int) -> np.ndarray:
@@ -92,16 +82,15 @@ class Witness(NamedTuple):
     point_b: Array  # (3,) on the surface of b [m]
 
 
-def _shape_rows(kind: str, shape: Shape) -> Array:
+def _shape_rows(body: Convex, shape: Shape) -> Array:
     """The rows (k, 3) of one shape [m]."""
-    axes, scales, _ = np.array(ROWS[kind][0], dtype=int).reshape(-1, 3).T
+    axes, scales, _ = np.array(body.rows, dtype=int).reshape(-1, 3).T
     return shape.mat.T[axes] * shape.size[scales][:, None]
 
 
-def _same_summand(kind_a: str, kind_b: str) -> np.ndarray:
+def _same_summand(*bodies: Convex) -> np.ndarray:
     """(K, K) one where two rows belong to the same summand."""
-    sides = (("a", kind_a), ("b", kind_b))
-    keys = [(side, row[2]) for side, kind in sides for row in ROWS[kind][0]]
+    keys = [(side, row[2]) for side, body in enumerate(bodies) for row in body.rows]
     return np.array([[float(p == q) for q in keys] for p in keys])
 
 
@@ -231,16 +220,16 @@ def _maximise(problem: Problem, same: Array, axes: Array) -> Optimum:
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _optimum(kinds: tuple[str, str], problem: Problem, axes: Array) -> Optimum:
+def _optimum(bodies: tuple[Convex, Convex], problem: Problem, axes: Array) -> Optimum:
     """The maximum of f, which moves with the problem as its equations say, whatever found it."""
-    return _maximise(problem, jnp.asarray(_same_summand(*kinds), axes.dtype), axes)
+    return _maximise(problem, jnp.asarray(_same_summand(*bodies), axes.dtype), axes)
 
 
 @_optimum.defjvp
-def _differentiate_optimum(kinds: tuple[str, str], primals, tangents):
+def _differentiate_optimum(bodies: tuple[Convex, Convex], primals, tangents):
     problem, axes = primals
-    at = _optimum(kinds, problem, axes)
-    return at, _change(problem, jnp.asarray(_same_summand(*kinds), axes.dtype), at, tangents[0])
+    at = _optimum(bodies, problem, axes)
+    return at, _change(problem, jnp.asarray(_same_summand(*bodies), axes.dtype), at, tangents[0])
 
 
 def _change(problem: Problem, same: Array, at: Optimum, along: Problem) -> Optimum:
@@ -295,16 +284,16 @@ def _is_degenerate(columns: Array, norm: Array, least: float) -> Array:
     return (count > 2.5) | ((count > 1.5) & (spread < 1e-6))
 
 
-def witness(kind_a: str, kind_b: str, a: Shape, b: Shape) -> Witness:
-    """Signed distance, normal and witness points of two convex primitives."""
-    rows_a, rows_b = _shape_rows(kind_a, a), _shape_rows(kind_b, b)
+def witness(body_a: Convex, body_b: Convex, a: Shape, b: Shape) -> Witness:
+    """Signed distance, normal and witness points of two convex shapes."""
+    rows_a, rows_b = _shape_rows(body_a, a), _shape_rows(body_b, b)
     scale = lax.stop_gradient(jnp.sum(a.size) + jnp.sum(b.size))
     problem = Problem((b.pos - a.pos) / scale, jnp.concatenate([rows_a, rows_b]) / scale)
     axes = lax.stop_gradient(jnp.concatenate([a.mat.T, b.mat.T]))
-    best = _optimum((kind_a, kind_b), problem, axes)
+    best = _optimum((body_a, body_b), problem, axes)
 
-    radius_a = a.size[0] if ROWS[kind_a][1] else 0.0
-    radius_b = b.size[0] if ROWS[kind_b][1] else 0.0
+    radius_a = a.size[0] if body_a.ball else 0.0
+    radius_b = b.size[0] if body_b.ball else 0.0
     k = rows_a.shape[0]
     point_a = a.pos + radius_a * best.normal + jnp.sum(rows_a * best.dual[:k, None], axis=0)
     point_b = b.pos - radius_b * best.normal - jnp.sum(rows_b * best.dual[k:, None], axis=0)

@@ -20,7 +20,7 @@ from jax import Array, lax
 
 from ukemi.collide.geometry import contact_frame, dot, rotate, smallest, unrotate
 from ukemi.collide.pairs.convex import Witness, witness
-from ukemi.collide.shapes import EMPTY, Hit, Shape
+from ukemi.collide.shapes import EMPTY, Hit, Shape, ShapeKind
 
 FLAT = 0.98  # cosine of the greatest angle between a flat part and the contact plane
 STRAIGHT = 1e-2  # sine of the greatest angle between two segments that meet along a line
@@ -37,7 +37,7 @@ class _Region(NamedTuple):
     straight: Array  # () bool: a segment along the shape's z axis
 
 
-def _line_region(shape: Shape, towards: Array) -> _Region:
+def line_part(shape: Shape, towards: Array) -> _Region:
     """The line along a capsule's or cylinder's wall on the side of the direction `towards`."""
     axis = shape.mat[:, 2]
     side = towards - axis * dot(axis, towards)
@@ -47,7 +47,7 @@ def _line_region(shape: Shape, towards: Array) -> _Region:
     return _Region(shape.pos + shape.size[0] * side, side, half, jnp.full_like(squared, WIDE), jnp.array(True))
 
 
-def _cap_region(shape: Shape, towards: Array) -> _Region:
+def _cap_part(shape: Shape, towards: Array) -> _Region:
     """The cap of a cylinder on the side of the direction `towards`."""
     axis = shape.mat[:, 2]
     normal = jnp.where(dot(axis, towards) > 0, axis, -axis)
@@ -56,7 +56,7 @@ def _cap_region(shape: Shape, towards: Array) -> _Region:
     return _Region(centre, normal, wide, shape.size[0], jnp.array(False))
 
 
-def _face_region(shape: Shape, towards: Array) -> _Region:
+def face_part(shape: Shape, towards: Array) -> _Region:
     """The face of a box on the side of the direction `towards`."""
     local = unrotate(shape.mat, lax.stop_gradient(towards))
     face = jnp.arange(3) == jnp.argmax(jnp.abs(local))
@@ -67,14 +67,11 @@ def _face_region(shape: Shape, towards: Array) -> _Region:
     return _Region(centre, normal, half, jnp.full_like(half[0], WIDE), jnp.array(False))
 
 
-def _cylinder_region(shape: Shape, towards: Array) -> _Region:
+def cylinder_part(shape: Shape, towards: Array) -> _Region:
     """The cap or the wall of a cylinder, whichever faces the direction `towards`."""
-    cap, line = _cap_region(shape, towards), _line_region(shape, towards)
+    cap, line = _cap_part(shape, towards), line_part(shape, towards)
     at_cap = jnp.abs(dot(shape.mat[:, 2], towards)) > 0.5**0.5
     return _Region(*(jnp.where(at_cap, c, w) for c, w in zip(cap, line)))
-
-
-REGIONS = {"capsule": _line_region, "cylinder": _cylinder_region, "box": _face_region}
 
 
 def _steepness(region: _Region, normal: Array) -> Array:
@@ -185,33 +182,31 @@ def _hit(distance: Array, point: Array, normal: Array) -> Hit:
     return Hit(distance, point, jnp.broadcast_to(contact_frame(normal), distance.shape + (3, 3)))
 
 
-def single_contact(kind_a: str, kind_b: str):
-    """The pair function that gives the witness points alone."""
+def convex_contacts(kind_a: ShapeKind, kind_b: ShapeKind):
+    """The pair function of any two convex kinds, and how many contacts it gives.
 
-    def function(a: Shape, b: Shape, margin: Array) -> Hit:
-        found = witness(kind_a, kind_b, a, b)
-        middle = 0.5 * (found.point_a + found.point_b)
-        return _hit(found.distance[None], middle[None], found.normal)
+    Where both have flat or straight parts, these add to the witness points as many contacts as the simpler one may.
+    """
+    body_a, body_b = kind_a.convex, kind_b.convex
+    part_a, part_b, extra = kind_a.facing, kind_b.facing, min(kind_a.ends, kind_b.ends)
+    assert body_a and body_b
 
-    function.__name__ = f"{kind_a}_{kind_b}"
-    function.__doc__ = f"One contact of {kind_a} and {kind_b}, midway between the witness points."
-    return function
-
-
-def several_contacts(kind_a: str, kind_b: str, extra: int):
-    """The pair function that adds to the witness points up to `extra` (2 or 4) further contacts."""
-
-    def function(a: Shape, b: Shape, margin: Array) -> Hit:
-        found = witness(kind_a, kind_b, a, b)
-        in_a = REGIONS[kind_a](a, found.normal)
-        in_b = REGIONS[kind_b](b, -found.normal)
-        both = jax.tree.map(lambda *x: jnp.stack(x), (a, in_a), (b, in_b))
+    def several(a: Shape, b: Shape, margin: Array) -> Hit:
+        assert part_a and part_b
+        found = witness(body_a, body_b, a, b)
+        both = jax.tree.map(lambda *x: jnp.stack(x), (a, part_a(a, found.normal)), (b, part_b(b, -found.normal)))
         distance, point = _extra_contacts(both[0], both[1], found)
         keep = np.array([0, 2, 1, 3])[:extra]  # the two on the first line come first
         middle = 0.5 * (found.point_a + found.point_b)
         distance = jnp.concatenate([found.distance[None], distance[keep]])
         return _hit(distance, jnp.concatenate([middle[None], point[keep]]), found.normal)
 
-    function.__name__ = f"{kind_a}_{kind_b}"
-    function.__doc__ = f"The witness points of {kind_a} and {kind_b}, and contacts around them."
-    return function
+    def single(a: Shape, b: Shape, margin: Array) -> Hit:
+        found = witness(body_a, body_b, a, b)
+        middle = 0.5 * (found.point_a + found.point_b)
+        return _hit(found.distance[None], middle[None], found.normal)
+
+    function = several if part_a and part_b else single
+    function.__name__ = f"{kind_a.name}_{kind_b.name}"
+    function.__doc__ = f"The witness points of {kind_a.name} and {kind_b.name}, and contacts around them."
+    return function, 1 + extra

@@ -23,7 +23,8 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.geometry import cross, dot, rotate, unit, unrotate
-from ukemi.collide.pairs.plane import CORNERS
+from ukemi.collide.kinds import KINDS
+from ukemi.collide.shapes import own_arrays
 from ukemi.maths import spatial
 from ukemi.model.records import Model
 
@@ -31,6 +32,7 @@ STEPS = 100  # of the search at most; polytopes need fewer than ten, curved shap
 CLOSE = 1e-4  # relative error of a distance, which shrinks with it, that is good enough
 EDGES = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
 FACES = np.array([(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)])
+LEAST = 8  # corners that there is room for: `faceted` needs them
 SHRINK = 0.01  # how much smaller shapes are made that touch or overlap, to see in which direction
 
 
@@ -38,8 +40,8 @@ class Hull(NamedTuple):
     """A convex shape; leading axes broadcast."""
 
     pos: Array  # (..., 3) centre [m]
-    corners: Array  # (..., 8, 3) from the centre [m]
-    kept: Array  # (..., 8) bool: which corners there are
+    corners: Array  # (..., k, 3) from the centre [m]
+    kept: Array  # (..., k) bool: which corners there are
     core: Array  # (..., 3, 3) rows C: the ellipsoid around each corner reaches |C n| along n [m]
     radius: Array  # (..., ) of the ball around each corner [m]
     flat: Array  # (...) bool: a plane, whose only direction is its z axis
@@ -55,23 +57,25 @@ def posed(local: Hull, pos: Array, mat: Array) -> Hull:
 
 def local_hulls(model: Model) -> Hull:
     """All geoms (ng, ...) in their own axes."""
-    kinds, size = np.array(model.geoms.layout.type), model.geoms.size
-    signs = np.zeros((len(kinds), 8, 3))
-    long, box = np.isin(kinds, ("capsule", "cylinder")), kinds == "box"
-    signs[long, 0, 2], signs[long, 1, 2] = 1, -1
-    signs[box] = CORNERS
-    count = np.where(box, 8, np.where(long, 2, 1))
-    half = jnp.where(long[:, None], size[:, 1:2], size)
-    ellipsoid, cylinder = (kinds == "ellipsoid")[:, None], (kinds == "cylinder")[:, None]
-    axes = jnp.where(ellipsoid, size, jnp.where(cylinder, size[:, :1] * np.array([1.0, 1.0, 0.0], size.dtype), 0.0))
+    kinds, zero = [KINDS[kind] for kind in model.geoms.layout.type], jnp.zeros_like(model.geoms.pos)
+    n, dtype = len(kinds), zero.dtype
+    grains = {kind: kind.convex.grains(*own_arrays(model.geoms)) for kind in dict.fromkeys(kinds) if kind.convex}
+    most = max([LEAST, *(corners.shape[1] for corners, _, _ in grains.values())])
+    corners, axes, radius, count = jnp.zeros((n, most, 3), dtype), zero, zero[:, 0], np.ones(n, int)
+    for kind, (own_corners, own_axes, own_radius) in grains.items():
+        own, k = np.array([other is kind for other in kinds]), own_corners.shape[1]
+        count[own] = k
+        own_corners = jnp.pad(own_corners, ((0, 0), (0, most - k), (0, 0)))
+        corners = jnp.where(own[:, None, None], own_corners, corners)
+        axes, radius = jnp.where(own[:, None], own_axes, axes), jnp.where(own, own_radius, radius)
     return Hull(
-        pos=jnp.zeros_like(size),
-        corners=half[:, None, :] * signs.astype(size.dtype),
-        kept=jnp.asarray(np.arange(8) < count[:, None]),
-        core=axes[:, :, None] * np.eye(3, dtype=size.dtype),
-        radius=jnp.where(np.isin(kinds, ("sphere", "capsule")), size[:, 0], 0.0),
-        flat=jnp.asarray(kinds == "plane"),
-        mat=jnp.broadcast_to(np.eye(3, dtype=size.dtype), (len(kinds), 3, 3)),
+        pos=zero,
+        corners=corners,
+        kept=jnp.asarray(np.arange(most) < count[:, None]),
+        core=axes[:, :, None] * np.eye(3, dtype=dtype),
+        radius=radius,
+        flat=jnp.asarray(np.array([kind.endless for kind in kinds])),
+        mat=jnp.broadcast_to(np.eye(3, dtype=dtype), (n, 3, 3)),
     )
 
 
@@ -82,7 +86,7 @@ def extent(hull: Hull) -> Array:
 
 
 def heights(hull: Hull, n: Array) -> Array:
-    """How far (8,) each corner with its ellipsoid reaches from the centre along n (3,); no corner, no height."""
+    """How far (k,) each corner with its ellipsoid reaches from the centre along n (3,); no corner, no height."""
     return jnp.where(hull.kept, dot(hull.corners, n), -jnp.inf) + _length(rotate(hull.core, n))
 
 
@@ -109,7 +113,7 @@ def _length(x: Array) -> Array:
 
 def _support(hull: Hull, n: Array) -> Array:
     """A point (3,) of the shape, its ball left out, that is furthest along n (3,), from the centre."""
-    best = jnp.arange(8) == jnp.argmax(jnp.where(hull.kept, dot(hull.corners, n), -jnp.inf))
+    best = jnp.arange(len(hull.kept)) == jnp.argmax(jnp.where(hull.kept, dot(hull.corners, n), -jnp.inf))
     x = rotate(hull.core, n)
     length = _length(x)
     x = x / jnp.where(length > 0, length, 1.0)
@@ -230,7 +234,7 @@ def best_direction(a: Hull, b: Hull, start: Array) -> Array:
 
 
 def without(local: Hull, gone: Array) -> Hull:
-    """The hull without some of its corners (8,)."""
+    """The hull without some of its corners (k,)."""
     return local._replace(kept=local.kept & ~gone)
 
 
@@ -244,6 +248,7 @@ def faceted(local: Hull, towards: Array) -> Hull:
     across = cross(jnp.array([0.0, 0.0, 1.0], towards.dtype), flat)
     rim = local.core[0, 0] * jnp.stack([flat, across, -flat, -across])
     corners = jnp.concatenate([local.corners[:1] + rim, local.corners[1:2] + rim])
+    corners = jnp.pad(corners, ((0, len(local.corners) - LEAST), (0, 0)))
     return local._replace(
         corners=jnp.where(cylinder, corners, local.corners),
         kept=local.kept | cylinder,

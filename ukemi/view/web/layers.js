@@ -4,17 +4,6 @@ const POINT_COLOR = [0.98, 0.70, 0.05], FORCE_COLOR = [0.90, 0.24, 0.10];
 
 const instance = (pos, h, quat, scale, kind, color) => [...pos, h, ...quat, ...scale, kind, ...color];
 
-// Shape name, scale and h of a geom. Sizes are MuJoCo's: radii and half-lengths.
-function geomShape(type, size, mesh) {
-  if (type === "sphere") return ["sphere", [size[0], size[0], size[0]], 0];
-  if (type === "capsule") return ["capsule", [size[0], size[0], size[0]], size[1]];
-  if (type === "cylinder") return ["cylinder", [size[0], size[0], size[1]], 0];
-  if (type === "ellipsoid") return ["sphere", size, 0];
-  if (type === "box") return ["box", size, 0];
-  if (type === "plane") return ["plane", size, 0];
-  return [mesh === null ? null : `mesh${mesh}`, [1, 1, 1], 0];
-}
-
 // A round length (1, 2 or 5 times a power of ten) near `x`.
 function roundLength(x) {
   const power = Math.pow(10, Math.floor(Math.log10(x)));
@@ -64,13 +53,13 @@ class World {
 
   putGeom(geom, g, show, put) {
     if (geom.hidden && !show.hidden) return;
-    const [shape, scale, h] = geomShape(geom.type, geom.size, geom.mesh);
+    const shape = geom.mesh === null ? geom.shape : `mesh${geom.mesh}`, scale = geom.scale, h = geom.cap;
     if (!shape) return;
     const pos = this.pos.subarray(3 * g, 3 * g + 3), quat = this.quat.subarray(4 * g, 4 * g + 4);
     if (shape === "plane") {
       // The fog hides where the drawn square stops.
       const endless = 60 * this.reach + 2 * this.farthest;
-      const half = [0, 1].map((k) => (this.isEndless(geom.size[k]) ? endless : geom.size[k]));
+      const half = [0, 1].map((k) => (this.isEndless(scale[k]) ? endless : scale[k]));
       // Mostly a light grey with a hint of the file's colour: a strong floor would take the eye off the robot.
       const tone = [0, 1, 2].map((k) => mix(geom.rgba[k], [0.64, 0.66, 0.70][k], 0.78));
       put("ground", shape, instance(pos, 0, quat, [...half, 1], 1, [...tone, geom.rgba[3]]));
@@ -105,9 +94,9 @@ class World {
 
   // The endless plane in which things are mirrored, if there is exactly one such plane.
   floor() {
-    const planes = this.geoms.map((geom, g) => g).filter((g) => this.geoms[g].type === "plane" && !this.geoms[g].hidden);
+    const planes = this.geoms.map((geom, g) => g).filter((g) => this.geoms[g].shape === "plane" && !this.geoms[g].hidden);
     if (planes.length !== 1) return null;
-    const g = planes[0], [x, y] = this.geoms[g].size;
+    const g = planes[0], [x, y] = this.geoms[g].scale;
     if (!this.isEndless(x) || !this.isEndless(y)) return null;
     return { point: Array.from(this.pos.subarray(3 * g, 3 * g + 3)),
       normal: rotate(Array.from(this.quat.subarray(4 * g, 4 * g + 4)), [0, 0, 1]) };
