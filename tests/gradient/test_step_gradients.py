@@ -14,12 +14,11 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from oracle import test_features as features
-from oracle import test_forces as forces
-from oracle.models import CASES
-from reports import check
 
 import ukemi as uk
+from tests.scenes import features, forces
+from tests.scenes.models import CASES
+from tests.scenes.reports import check
 from ukemi.checking.contact_states import random_states
 from ukemi.checking.modes import step_with_mode
 from ukemi.checking.perturbations import Point, move
