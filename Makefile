@@ -61,7 +61,7 @@ test-all: $(STAMP)
 	UKEMI_TEST_OPTIMIZED=1 $(PYTEST) -m optimized $(ARGS)
 
 fuzz: $(STAMP)
-	PYTHONPATH=.:tests $(BIN)/python -m fuzz --minutes $(MINUTES) $(ARGS)
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ARGS)
 
 # A wheel in an environment that has nothing else: what ships is complete, and needs no more than it says.
 smoke: $(STAMP)

@@ -7,9 +7,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from oracle.harness import random_states
 
 import ukemi as uk
+from tests.scenes.states import random_states
 from ukemi.files import source
 
 # JAX has one precision per process, so the single-precision half runs in another.

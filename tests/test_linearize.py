@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi.laws.integrators import takes_forces_of_joints
+from ukemi.laws.integrators import IMPLICITFAST
 from ukemi.laws.method import columns, rows
 from ukemi.mechanics.force_slopes import has_plain_forces
 from ukemi.mechanics.kinematics import integrate
@@ -135,7 +135,7 @@ JOINTS = """
 def test_forces_of_joints_have_closed_forms(gain):
     """Springs of rotations, and slopes in velocity that are taken implicitly, of actuators at a limit or not."""
     model, rng = uk.load(JOINTS.format(gain=gain)), np.random.default_rng(3)
-    assert has_plain_forces(model) and takes_forces_of_joints("implicitfast", model)
+    assert has_plain_forces(model) and IMPLICITFAST.takes_forces_of_joints(model)
     q = integrate(model.tree, model.joints.qpos0, jnp.asarray(rng.normal(size=model.nv)), 1.0)
     state = uk.initial_state(model, q=q, v=jnp.asarray(2 * rng.normal(size=model.nv)), act=jnp.asarray([0.4]))
     ctrl = jnp.asarray([0.5, -0.7, 0.3])

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rigid import complementarity
+from tests.scenes.rigid import complementarity
 from ukemi.constraints.rows import RowKinds
 from ukemi.laws.rigid import boxes
 from ukemi.laws.rigid import solve as rigid

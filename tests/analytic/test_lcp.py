@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from rigid import watch
+from tests.scenes.rigid import watch
 from ukemi.simulate.linearization import replace_leaves
 
 EXACT = 1e-10  # of velocities and impulses

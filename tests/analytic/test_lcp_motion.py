@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from rigid import energies, last, preceded, watch
+from tests.scenes.rigid import energies, last, preceded, watch
 from ukemi.maths import spatial
 from ukemi.simulate.linearization import replace_leaves
 

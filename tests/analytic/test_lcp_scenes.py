@@ -7,7 +7,7 @@ import catapult
 import drone
 import jump_worm
 import ukemi as uk
-from rigid import last
+from tests.scenes.rigid import last
 
 
 @pytest.mark.parametrize("name", ["drone", pytest.param("platform", marks=pytest.mark.slow)])

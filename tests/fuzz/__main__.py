@@ -1,4 +1,4 @@
-"""Fuzzing for a given time: `make fuzz MINUTES=10`, or `PYTHONPATH=tests python -m fuzz --minutes 10 --only gradients`.
+"""Fuzzing for a given time: `make fuzz MINUTES=10`, or `python -m tests.fuzz --minutes 10 --only gradients`.
 
 Each batch runs in a process of its own, so that a crash or a hang is a finding, too. The report is written as it grows.
 """
@@ -14,22 +14,22 @@ PATIENCE = 1200  # seconds that a batch may take
 LAWS = ("Soft", "LCP", "Soft CG", "Impact", "Adaptive")
 BATCHES = {
     "files": """
-from fuzz import files
+from tests.fuzz import files
 found, count = files.tally({seed}, 500, 10)
 count = count._asdict()
 """,
     "calls": """
-from fuzz import calls
+from tests.fuzz import calls
 found = calls.run({seed}, 500)
 count = {{"calls": 500}}
 """,
     "gradients": """
-from fuzz import gradients
+from tests.fuzz import gradients
 found, count = gradients.examine({seed} // 5, {law!r})
 count = count._asdict()
 """,
     "physics": """
-from fuzz import physics
+from tests.fuzz import physics
 found, count = physics.examine({seed} // 5, {law!r})
 count = count._asdict()
 """,

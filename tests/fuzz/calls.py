@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from fuzz.findings import Finding
 
 import ukemi as uk
+from tests.fuzz.findings import Finding
 from ukemi.model.records import as_input
 
 SCENE = """<mujoco model="scene"><option timestep="0.01"/><worldbody>

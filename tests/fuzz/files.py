@@ -10,9 +10,10 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from fuzz.findings import Finding
-from fuzz.mutate import mutated
-from fuzz.robots import STEPPED, seeds
+
+from tests.fuzz.findings import Finding
+from tests.fuzz.mutate import mutated
+from tests.fuzz.robots import STEPPED, seeds
 
 PATIENCE = 120.0  # seconds that a file may take
 NEW = 0.03  # share of the files with other elements than their origin's that are stepped: each is compiled

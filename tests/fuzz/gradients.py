@@ -12,10 +12,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from fuzz.findings import Finding
-from fuzz.models import family, loops
 
 import ukemi as uk
+from tests.fuzz.findings import Finding
+from tests.fuzz.models import family, loops
 from ukemi.laws.method import tangent
 from ukemi.mechanics.kinematics import integrate
 

@@ -5,7 +5,8 @@
 import xml.etree.ElementTree as ET
 
 import numpy as np
-from property.scenes import ACTUATORS, EQUALITIES, JOINTS, SHAPES, Link, Structure, write
+
+from tests.scenes.structures import ACTUATORS, EQUALITIES, JOINTS, SHAPES, Link, Structure, write
 
 STILL = "<mujoco><default><geom contype='0' conaffinity='0'/></default><worldbody>"
 EXTREMES = ("ordinary", "masses", "short", "long", "far", "fast", "coincident", "deep")

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
-from fuzz.findings import Finding
-from fuzz.gradients import LAWS, QUICK
-from fuzz.models import EXTREMES, extreme, family
-from oracle.harness import converged
 
 import ukemi as uk
+from tests.fuzz.findings import Finding
+from tests.fuzz.gradients import LAWS, QUICK
+from tests.fuzz.models import EXTREMES, extreme, family
+from tests.scenes.states import converged
 from ukemi.files.source import read
 from ukemi.model.records import as_input
 

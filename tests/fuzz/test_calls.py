@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fuzz.calls import run, world
 
 import ukemi as uk
+from tests.fuzz.calls import run, world
 
 MODEL, STATE, (APART, PENDULUM) = world()
 LAWS = [uk.Soft(), uk.LCP(), uk.Impact(), uk.Adaptive()]

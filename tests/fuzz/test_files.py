@@ -1,8 +1,7 @@
 """Mutated robot files are refused in words, or load and step as in MuJoCo."""
 
-from fuzz import files
-
 import ukemi as uk
+from tests.fuzz import files
 
 
 def test_mutated_files_are_refused_in_words_or_load_and_step():

@@ -1,9 +1,9 @@
 """Derivatives of closed loops hold against differences; and the fuzzer sees one that does not."""
 
 import jax
-from fuzz import gradients
 
 import ukemi as uk
+from tests.fuzz import gradients
 
 
 class Blind(uk.Soft):

@@ -2,9 +2,9 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from fuzz import physics
 
 import ukemi as uk
+from tests.fuzz import physics
 
 SEED = 4
 

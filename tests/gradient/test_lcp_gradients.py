@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from oracle.models import CASES
-from reports import check
 
 import ukemi as uk
-from rigid import watch
+from tests.scenes.models import CASES
+from tests.scenes.reports import check
+from tests.scenes.rigid import watch
 from ukemi.checking.contact_states import random_states
 from ukemi.checking.modes import step_with_mode
 from ukemi.laws import method as base

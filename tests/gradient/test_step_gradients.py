@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from oracle import test_features as features
-from oracle import test_forces as forces
-from oracle.models import CASES
-from reports import check
 
 import ukemi as uk
+from tests.scenes import features, forces
+from tests.scenes.models import CASES
+from tests.scenes.reports import check
+from tests.scenes.slow import few
 from ukemi.checking.contact_states import random_states
 from ukemi.checking.modes import step_with_mode
 from ukemi.checking.perturbations import Point, move
@@ -68,12 +68,7 @@ scene("fluid and held weight", lambda: forces.build(
 ), "bodies.gravcomp", "options.density", "options.viscosity", "options.wind", "joints.stiffness")  # fmt: skip
 
 
-def parametrized(names, slow):
-    """Parameters of which some are for the slow run."""
-    return [pytest.param(name, marks=pytest.mark.slow) if name in slow else name for name in names]
-
-
-@pytest.mark.parametrize("name", parametrized(SCENES, ("RK4, elliptic", "implicit, pyramidal", "contact dimensions, pyramidal")))
+@pytest.mark.parametrize("name", few(SCENES, "Euler, pyramidal"))
 def test_features(name):
     model, effects = SCENES[name]
     check(model, *effects)
@@ -152,7 +147,7 @@ def test_states_where_the_solver_gives_up_are_left_out():
 # ---- models ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", parametrized(["ukemi/hopper", "ukemi/quadruped"], ["ukemi/quadruped"]))
+@pytest.mark.parametrize("name", few(["ukemi/hopper", "ukemi/quadruped"], "ukemi/hopper"))
 def test_models(name):
     report = check(CASES[name], *BODY, *CONTACT, samples=4)
     assert report.touching
@@ -185,7 +180,7 @@ def gradients(model: uk.Model, method: uk.Soft):
     return lambda state, inputs: of(state.q, state.v, inputs.ctrl, model, state, inputs)
 
 
-@pytest.mark.parametrize("cone", parametrized(["pyramidal", "elliptic"], ["pyramidal"]))
+@pytest.mark.parametrize("cone", few(["pyramidal", "elliptic"], "elliptic"))
 def test_every_solver_gives_the_gradient_of_newton(cone):
     model = uk.load(S(features.EVERYTHING, 'timestep=".005"', features.EVERYTHING_MORE))
     options = {"cone": cone, "iterations": 3000, "line_search_iterations": 100, "tolerance": 1e-13}
@@ -214,7 +209,7 @@ def assert_same(a: uk.State, b: uk.State) -> None:
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("name", parametrized(BITWISE, ["quadruped, RK4"]))
+@pytest.mark.parametrize("name", few(BITWISE, "hopper"))
 def test_gradients_leave_the_step_bitwise_the_same(name):
     """Eager or compiled, forward or reverse mode; the model an argument, since XLA folds what it knows."""
     source, options = BITWISE[name]
@@ -276,11 +271,12 @@ def rollout_loss(model: uk.Model, method: uk.Soft, ctrls, weights):
     return loss
 
 
-ROLLOUTS = ["ukemi/hopper", "ukemi/quadrotor"]
-MANY_ROLLOUTS = ["ukemi/humanoid", "ukemi/half_cheetah", "ukemi/quadruped", "ukemi/ant", "ukemi/arm", "ukemi/box"]
+ROLLOUTS = [
+    f"ukemi/{name}" for name in ("hopper", "quadrotor", "humanoid", "half_cheetah", "quadruped", "ant", "arm", "box")
+]
 
 
-@pytest.mark.parametrize("name", parametrized(ROLLOUTS + MANY_ROLLOUTS, MANY_ROLLOUTS))
+@pytest.mark.parametrize("name", few(ROLLOUTS, "ukemi/hopper"))
 def test_rollout_gradients(name):
     """32 steps: the gradient along random directions has the cosine of central differences, and leaves states alone."""
     steps, rng = 32, np.random.default_rng(5)

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from oracle.harness import CONVERGED, QUICK, converged, load_sample, random_states, stack
-from oracle.models import CASES
 
 import ukemi as uk
+from tests.scenes.agreement import CONVERGED, QUICK
+from tests.scenes.models import CASES
+from tests.scenes.states import converged, load_sample, random_states, stack
 from ukemi.laws.soft.law import Soft
 from ukemi.mechanics import dynamics, kinematics
 from ukemi.mechanics.energy import mechanical_energy

@@ -1,6 +1,6 @@
 """Measure the agreement with MuJoCo on every model and write docs/accuracy.md.
 
-    PYTHONPATH=tests python -m oracle.accuracy [STATES]
+    python -m tests.oracle.accuracy [STATES]
 """
 
 import datetime
@@ -11,8 +11,9 @@ from pathlib import Path
 import jax
 import mujoco
 import pytest
-from oracle.harness import compare
-from oracle.models import CASES
+
+from tests.scenes.agreement import compare
+from tests.scenes.models import CASES
 
 STAGES = ("M", "bias", "actuator", "J", "aref", "R", "qacc", "next")
 TEXT = """# Agreement with MuJoCo
@@ -29,7 +30,7 @@ The bounds that the tests hold everything to: 1e-10 for M, bias, actuator force,
 1e-9 for the next state.
 
 Measured {date} with MuJoCo {mujoco} and JAX {jax} on the CPU, by
-`PYTHONPATH=tests .venv/bin/python -m oracle.accuracy {n}`.
+`.venv/bin/python -m tests.oracle.accuracy {n}`.
 Models of `shared` stand on a floor that the test adds.
 
 | model | {heads} | active | contacts | lost | other pairs |

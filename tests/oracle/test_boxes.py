@@ -3,10 +3,11 @@
 import mujoco
 import numpy as np
 import pytest
-from oracle.harness import BOUNDS, Sample, compare_states, converged
-from oracle.test_collide_pairs import BATCH, compare, random_shape, rotation, turn_x
 
 import ukemi as uk
+from tests.scenes.agreement import BOUNDS, compare_states
+from tests.scenes.pairs import BATCH, compare, random_shape, rotation, turn_x
+from tests.scenes.states import Sample, converged
 from ukemi.collide.shapes import Shape
 
 SIZES = (0.05, 0.1, 0.2)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench import contact_criteria as bench
-from robots import shared_path
+from tests.scenes.robots import shared_path
 
 
 @pytest.mark.parametrize("name", ["2cubes_t0", "sliding_cube"])

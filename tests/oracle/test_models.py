@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from oracle.harness import CONVERGED, Report, assert_agrees, compare, converged
-from oracle.models import CASES
 
 import ukemi as uk
+from tests.scenes.agreement import CONVERGED, Report, assert_agrees, compare
+from tests.scenes.models import CASES
+from tests.scenes.states import converged
 
 FEW = [
     "ukemi/billiards", "ukemi/half_cheetah", "ukemi/humanoid", "ukemi/quadruped", "gymnasium/ant",

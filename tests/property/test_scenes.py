@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from oracle.harness import CONVERGED, QUICK, converged
-from property.scenes import structures, write
 
 import ukemi as uk
+from tests.scenes.agreement import CONVERGED, QUICK
+from tests.scenes.states import converged
+from tests.scenes.structures import structures, write
 from ukemi.model.records import Input
 
 STEPS = 50

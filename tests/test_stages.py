@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi.xla import flags
-from ukemi.xla import stages as region
+from ukemi.xla import flags, stages
 from ukemi.xla.stages import compact
 
 
@@ -89,7 +88,7 @@ def test_every_operation_of_arrays_compiles_in_a_call():
     """XLA's message for one that does not is of no help: `Failed to materialize symbols`."""
     arrays = [np.array(x) for x in ([0.3, -0.7, 1.1], [True, False, True], [0, 1, 5])]
     tried = set()
-    for name in sorted(region.NATIVE & region.LAX - {"optimization_barrier"}):
+    for name in sorted(stages.NATIVE & stages.LAX - {"optimization_barrier"}):
         for args in [(x,) * k for k in (1, 2) for x in arrays]:
             try:
                 operation = getattr(jax.lax, name)
@@ -105,7 +104,7 @@ def test_every_operation_of_arrays_compiles_in_a_call():
 
 
 def test_off_where_users_keep_their_own_flags(monkeypatch):
-    monkeypatch.setattr(region, "compiles_calls", lambda: False)
+    monkeypatch.setattr(stages, "compiles_calls", lambda: False)
     assert calls(compact(smooth), X, Y) == 0
 
 

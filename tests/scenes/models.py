@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import mujoco
 
-import robots
+from tests.scenes import robots
 from ukemi.files import source
 
 SHARED = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import mujoco
 import pytest
 
-SHARED = Path(os.environ.get("UKEMI_SHARED", Path(__file__).parents[2] / "shared"))
+SHARED = Path(os.environ.get("UKEMI_SHARED", Path(__file__).parents[3] / "shared"))
 
 
 def shared_path(relative: str) -> Path:
