@@ -14,7 +14,7 @@ from ukemi.laws.rigid import boxes
 from ukemi.laws.rigid import solve as rigid
 from ukemi.laws.rigid.attempt import attempt
 from ukemi.laws.rigid.dantzig import dantzig
-from ukemi.laws.rigid.live import live_rows, on_rows
+from ukemi.laws.rigid.live_rows import live_rows, on_rows
 
 EXACT = 1e-10
 CONTACTS, COUNT = 4, 2000

@@ -19,7 +19,7 @@ from ukemi.collide.shapes import Hit, Shape, cut, parameter_count, parameters, s
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, is_zero
 from ukemi.maths import spatial
-from ukemi.maths.maps import mix
+from ukemi.maths.gathers import mix
 from ukemi.model.records import PairGroup, PairLayout
 from ukemi.xla.batches import one_by_one
 

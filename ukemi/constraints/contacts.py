@@ -12,7 +12,7 @@ from ukemi.constraints.softness import (
 )
 from ukemi.maths import spatial
 from ukemi.maths.codes import pack
-from ukemi.maths.maps import mix, rows_where
+from ukemi.maths.gathers import mix, rows_where
 from ukemi.mechanics.kinematics import Kinematics, shared_reference
 from ukemi.model.records import Model
 

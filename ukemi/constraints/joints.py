@@ -5,7 +5,7 @@ import numpy as np
 
 from ukemi.constraints.block import Block, Frame, RowKind, Side
 from ukemi.maths import spatial
-from ukemi.maths.maps import pick
+from ukemi.maths.gathers import pick
 from ukemi.model.records import Model
 from ukemi.model.tree import BALL, DOFS
 

@@ -17,7 +17,7 @@ from jax import Array, lax
 
 from ukemi.implicit.rule import isolated
 from ukemi.maths import spatial
-from ukemi.maths.maps import pick
+from ukemi.maths.gathers import pick
 from ukemi.maths.systems import eliminate, solve
 from ukemi.mechanics.dynamics import bias_slope
 from ukemi.mechanics.forces import (

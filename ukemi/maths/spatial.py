@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.maths.maps import pick, pick_rows
+from ukemi.maths.gathers import pick, pick_rows
 
 # ---- vectors ---------------------------------------------------------------------------------------------
 

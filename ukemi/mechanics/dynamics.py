@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
-from ukemi.maths.maps import mix, pick_rows
+from ukemi.maths.gathers import mix, pick_rows
 from ukemi.mechanics.kinematics import Kinematics, Velocities, accumulate, accumulate_before, kinematics, velocities
 from ukemi.model.records import Model
 from ukemi.model.tree import Tree

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
-from ukemi.maths.maps import mix
+from ukemi.maths.gathers import mix
 from ukemi.mechanics.kinematics import Kinematics
 from ukemi.model.records import Model
 

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
-from ukemi.maths.maps import mix, pick, pick_rows
+from ukemi.maths.gathers import mix, pick, pick_rows
 from ukemi.mechanics.dynamics import gravity
 from ukemi.mechanics.fluid import fluid_force, fluid_slope
 from ukemi.mechanics.kinematics import Kinematics, difference, point_jacobian, site_frames

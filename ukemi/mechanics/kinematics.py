@@ -14,7 +14,7 @@ from jax import Array
 
 from ukemi.implicit.rule import add_tangents, apart, is_zero, isolated, keep, pushforward
 from ukemi.maths import spatial
-from ukemi.maths.maps import mix, pick, pick_rows
+from ukemi.maths.gathers import mix, pick, pick_rows
 from ukemi.model.records import Input, Model, State
 from ukemi.model.tree import BALL, FREE, HINGE, SLIDE, Tree
 from ukemi.xla.stages import compact

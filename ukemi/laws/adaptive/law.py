@@ -32,7 +32,7 @@ from ukemi.laws.memory import blank_cache, remember
 from ukemi.laws.method import Method, columns, rows
 from ukemi.laws.soft.law import Motion, Soft
 from ukemi.maths import spatial
-from ukemi.maths.maps import pick
+from ukemi.maths.gathers import pick
 from ukemi.mechanics.forces import clamp_activation
 from ukemi.model.records import Input, Model, State
 from ukemi.status import Status

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ukemi.laws.rigid.boxes import Boxed, Constants, Roles, forces, is_settled, may_hold, noise, sorted_out
-from ukemi.laws.rigid.live import live_rows, on_rows
+from ukemi.laws.rigid.live_rows import live_rows, on_rows
 
 
 class Attempt(NamedTuple):

@@ -17,7 +17,9 @@ from jax import Array, lax
 from ukemi.constraints.block import Frame
 from ukemi.constraints.rows import RowKinds, constant_dofs, row_kinds, row_map, row_matrix
 from ukemi.implicit.rule import filled, pushforward, root, zero_tangent
+from ukemi.laws.active_contacts import in_chunks, with_slots
 from ukemi.laws.here import Here
+from ukemi.laws.here_slopes import applied_slopes, columns_of, following
 from ukemi.laws.rigid import boxes, conditions, impulse_slopes
 from ukemi.laws.rigid.conditions import Stepping
 from ukemi.laws.rigid.impulse_slopes import Motion, OfRows, RowSlopes
@@ -36,9 +38,7 @@ from ukemi.laws.rigid.impulses import (
     scene,
     solve_restoring,
 )
-from ukemi.laws.rigid.live import live_rows, on_rows
-from ukemi.laws.slopes import applied_slopes, columns_of, following
-from ukemi.laws.slots import in_chunks, with_slots
+from ukemi.laws.rigid.live_rows import live_rows, on_rows
 from ukemi.maths import spatial
 from ukemi.mechanics.dynamics import inertial_slope, motion_slopes
 from ukemi.mechanics.force_slopes import damping_slopes, has_plain_forces

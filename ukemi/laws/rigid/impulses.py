@@ -18,14 +18,14 @@ from jax import Array, lax
 
 from ukemi.constraints.block import Frame
 from ukemi.constraints.rows import RowKinds, row_kinds, row_map, row_matrix
+from ukemi.laws.active_contacts import with_slots
 from ukemi.laws.here import Here, applied, forces, frame_of
 from ukemi.laws.integrators import INTEGRATORS, damps_joints
 from ukemi.laws.rigid import boxes, conditions
 from ukemi.laws.rigid import solve as rigid
 from ukemi.laws.rigid.conditions import Stepping
-from ukemi.laws.rigid.live import on_rows
+from ukemi.laws.rigid.live_rows import on_rows
 from ukemi.laws.rigid.memory import Sides, names
-from ukemi.laws.slots import with_slots
 from ukemi.maths.systems import eliminate, factored
 from ukemi.mechanics.dynamics import motion_force, smooth
 from ukemi.mechanics.forces import on_joints

@@ -12,8 +12,7 @@ from jax import Array, lax
 
 from ukemi.constraints.rows import RowKinds
 from ukemi.laws.soft.newton import line_search
-from ukemi.laws.soft.problem import Point, Problem, evaluate, solution
-from ukemi.laws.soft.stall import first_record, record, stalled
+from ukemi.laws.soft.problem import Point, Problem, evaluate, first_record, record, solution, stalled
 
 LEAST = 0.01  # how far β may fall below zero, relative to the search direction (Hager and Zhang's η)
 

@@ -19,15 +19,15 @@ from ukemi.constraints.contact_slopes import Follow
 from ukemi.constraints.rows import RowKinds, constant_dofs
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, pushforward, unmoved
+from ukemi.laws.active_contacts import in_chunks
 from ukemi.laws.here import Here, applied
+from ukemi.laws.here_slopes import applied_slopes, applies_plain_forces, columns_of, following, moving, posed
 from ukemi.laws.integrators import Integrator, implicit_matrix
-from ukemi.laws.slopes import applied_slopes, applies_plain_forces, columns_of, following, moving, posed
-from ukemi.laws.slots import in_chunks
-from ukemi.laws.soft import slopes
+from ukemi.laws.soft import constraint_slopes
 from ukemi.laws.soft.balance import Scene, imbalance, lag, scene, slope, taken
 from ukemi.laws.soft.rows import scalar_force
 from ukemi.maths import spatial
-from ukemi.maths.maps import mix
+from ukemi.maths.gathers import mix
 from ukemi.maths.systems import eliminate, solve
 from ukemi.mechanics.dynamics import (
     Smooth,
@@ -79,19 +79,21 @@ class _Curved(NamedTuple):
     """The residual's Jacobian in a, and what else the constraints' derivatives are made of."""
 
     H: Array  # (nv, nv) M + Jᵀ H[s] J
-    rows: Array | None  # of rows that are not contacts, where they are constant: `slopes.diagonal_slopes`
-    pushes: slopes.Pushes | None  # of contacts
+    rows: Array | None  # of rows that are not contacts, where they are constant: `constraint_slopes.diagonal_slopes`
+    pushes: constraint_slopes.Pushes | None  # of contacts
 
 
 def _curved(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> _Curved:
     there, H, rows, pushes = scene(here, dyn, jnp.zeros_like(a))._replace(warm=a), dyn.M, None, None
     if kinds.scalar and constant_dofs(here.model) is not None:
-        rows = slopes.diagonal_slopes(kinds, there.frame, a)
+        rows = constraint_slopes.diagonal_slopes(kinds, there.frame, a)
         H = H + jnp.diag(rows[2])
     elif kinds.scalar:
-        H = H + slopes.row_slopes(kinds, there.frame, a).H
+        H = H + constraint_slopes.row_slopes(kinds, there.frame, a).H
     if kinds.contacts:
-        of_contacts = in_chunks(lambda own, scene: slopes.contact_curvature(own, scene.frame, scene.warm), kinds)
+        of_contacts = in_chunks(
+            lambda own, scene: constraint_slopes.contact_curvature(own, scene.frame, scene.warm), kinds
+        )
         more, pushes = of_contacts(there)
         H = H + more
     return _Curved(H, rows, pushes)
@@ -142,11 +144,11 @@ def _pull(kinds: RowKinds, implicit: Integrator | None, known, cotangents):
     return q, v, act, ctrl
 
 
-def _contact_pull(kinds: RowKinds, there: Scene, pushes: slopes.Pushes) -> tuple[Array, Array]:
+def _contact_pull(kinds: RowKinds, there: Scene, pushes: constraint_slopes.Pushes) -> tuple[Array, Array]:
     """wᵀ ∂(Jᵀ f)/∂q and wᵀ ∂(Jᵀ f)/∂v (nv,) of the contacts of a scene, whose `tau` is w and whose `warm` is a."""
 
-    def of_contacts(own: RowKinds, scene: Scene, pushes: slopes.Pushes):
-        pull, distance = slopes.contact_pull(own, scene.frame, scene.warm, scene.tau, pushes)
+    def of_contacts(own: RowKinds, scene: Scene, pushes: constraint_slopes.Pushes):
+        pull, distance = constraint_slopes.contact_pull(own, scene.frame, scene.warm, scene.tau, pushes)
         return (pull.q, pull.rates[2]), OnContact(distance, pull.frame[:, :3], pull.frame[:, 3:])
 
     (q, v), on = in_chunks(of_contacts, kinds)(there, pushes)
@@ -192,18 +194,18 @@ def jacobians(kinds: RowKinds, implicit: Integrator | None, z, here: Here) -> tu
     return A, eliminate(implicit_matrix(model, dyn.M, slope(implicit, here)), force)
 
 
-def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> slopes.ConstraintSlopes:
+def _constraint_slopes(kinds: RowKinds, here: Here, dyn: Smooth, a: Array) -> constraint_slopes.ConstraintSlopes:
     """Slopes of the constraint forces that have a closed form, and the curvature of all."""
     nothing = jnp.zeros((here.model.nv, here.model.nv), a.dtype)
-    total = slopes.ConstraintSlopes(nothing, nothing, nothing)
+    total = constraint_slopes.ConstraintSlopes(nothing, nothing, nothing)
     there = scene(here, dyn, jnp.zeros_like(a))
     if kinds.scalar:
-        total = slopes.row_slopes(kinds, there.frame, a)
+        total = constraint_slopes.row_slopes(kinds, there.frame, a)
     if not kinds.contacts:
         return total
 
-    def of_contacts(own: RowKinds, scene: Scene, follow: Follow) -> tuple[slopes.ConstraintSlopes, tuple]:
-        return slopes.contact_slopes(own, scene.frame, scene.warm, follow), ()
+    def of_contacts(own: RowKinds, scene: Scene, follow: Follow) -> tuple[constraint_slopes.ConstraintSlopes, tuple]:
+        return constraint_slopes.contact_slopes(own, scene.frame, scene.warm, follow), ()
 
     contacts, _ = in_chunks(of_contacts, kinds)(there._replace(warm=a), following(here, _ahead(kinds, a.dtype)))
     return jax.tree.map(jnp.add, total, contacts)

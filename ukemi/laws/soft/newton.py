@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.constraints.rows import RowKinds
-from ukemi.laws.slots import CHUNK
+from ukemi.laws.active_contacts import CHUNK
 from ukemi.laws.soft.penalty import active_contacts, apply_hessian, penalty_force, penalty_hessian
 from ukemi.laws.soft.problem import Point, Problem, evaluate, solution
 from ukemi.maths import spatial

@@ -19,10 +19,9 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.constraints.rows import RowKinds
-from ukemi.laws.soft import ray
+from ukemi.laws.soft import cone_visits
 from ukemi.laws.soft.penalty import Penalty, penalty_force
-from ukemi.laws.soft.problem import Point, Problem, evaluate, solution
-from ukemi.laws.soft.stall import first_record, record, stalled
+from ukemi.laws.soft.problem import Point, Problem, evaluate, first_record, record, solution, stalled
 
 PROBATION = 16  # sweeps without improvement after which the momentum is halved
 
@@ -79,7 +78,7 @@ def pgs(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, sea
         if len(lines.aref):
             a, moved = lax.fori_loop(0, lines.count, _visit_line(lines), (a, moved))
         if len(cones.aref):
-            _, turned = lax.fori_loop(0, cones.count, ray.visit(cones), (a, turned))
+            _, turned = lax.fori_loop(0, cones.count, cone_visits.visit(cones), (a, turned))
         return Forces(moved, turned)
 
     def unfinished(carry: _Carry):
@@ -107,11 +106,11 @@ def pgs(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, sea
     return solution(point, last.k, converged)._replace(force=force, pull=force @ rows.J)
 
 
-def _extrapolate(lines: Lines, cones: ray.Cones, carry: _Carry) -> Forces:
+def _extrapolate(lines: Lines, cones: cone_visits.Cones, carry: _Carry) -> Forces:
     """Admissible forces ahead of the last two sweeps."""
     share = carry.trust * (carry.age - 1) / (carry.age + 2)
     ahead = [new + share * (new - old) for new, old in zip(carry.f, carry.before, strict=True)]
-    return Forces(jnp.clip(ahead[0], lines.low, lines.high), ray.admissible(cones, ahead[1]))
+    return Forces(jnp.clip(ahead[0], lines.low, lines.high), cone_visits.admissible(cones, ahead[1]))
 
 
 def _visit_line(lines: Lines):
@@ -131,7 +130,7 @@ def _visit_line(lines: Lines):
 # ---- from rows to dual variables and back ------------------------------------------------------------------------
 
 
-def _dual(kinds: RowKinds, problem: Problem, factor) -> tuple[Lines, ray.Cones]:
+def _dual(kinds: RowKinds, problem: Problem, factor) -> tuple[Lines, cone_visits.Cones]:
     """The dual problem of a primal one."""
     rows, penalty, n = problem.rows, problem.rows.penalty, kinds.scalar
     J, aref, D = [rows.J[:n]], [rows.aref[:n]], [penalty.D]
@@ -159,7 +158,7 @@ def _dual(kinds: RowKinds, problem: Problem, factor) -> tuple[Lines, ray.Cones]:
     keep = slice(kinds.contacts if _elliptic(kinds) else 0)
     frame = frame[keep]
     W = jsl.cho_solve(factor, frame.reshape(len(frame) * kinds.dim, nv).T).T.reshape(frame.shape)
-    return lines, ray.cones(frame, W, goal[keep], penalty.D_frame[keep], penalty.friction[keep])
+    return lines, cone_visits.cones(frame, W, goal[keep], penalty.D_frame[keep], penalty.friction[keep])
 
 
 def _elliptic(kinds: RowKinds) -> bool:
@@ -198,7 +197,9 @@ def _to_rows(kinds: RowKinds, penalty: Penalty, f: Forces) -> Array:
     return jnp.concatenate([f.lines[:n], frame.reshape(-1)])
 
 
-def _warm(kinds: RowKinds, problem: Problem, lines: Lines, cones: ray.Cones, free: Array, start: Array) -> Forces:
+def _warm(
+    kinds: RowKinds, problem: Problem, lines: Lines, cones: cone_visits.Cones, free: Array, start: Array
+) -> Forces:
     """Forces of the law at `start`, or none if that costs less."""
     x = lines.J @ start - lines.aref
     scale = jnp.where(lines.R > 0, 1 / jnp.where(lines.R > 0, lines.R, 1.0), 0.0)

@@ -9,6 +9,9 @@ from ukemi.constraints.rows import RowKinds
 from ukemi.laws.soft.penalty import penalty_force
 from ukemi.laws.soft.rows import Rows
 
+PATIENCE = 8  # iterations without improvement
+NOISE = 4e3  # machine epsilons of the cancelling forces that rounding may leave in the gradient
+
 
 class Solution(NamedTuple):
     """Acceleration, constraint force, and how the solver fared."""
@@ -55,3 +58,24 @@ def solution(point: Point, iterations: Array, converged: Array) -> Solution:
     """Where a solver stopped. Nothing is known of an acceleration whose residual is not finite: it is none."""
     a = jnp.where(jnp.isfinite(point.size), point.a, jnp.nan)
     return Solution(a, point.force, point.pull, iterations, converged)
+
+
+# ---- when a residual that falls unevenly has reached what the floating-point precision holds ------------------------
+
+
+def first_record(point: Point) -> tuple[Array, Array]:
+    """Smallest gradient so far, and iterations since."""
+    return point.size, jnp.zeros((), jnp.int32)
+
+
+def record(before: tuple[Array, Array], point: Point) -> tuple[Array, Array]:
+    """The record after one more iterate; an improvement counts from ten per cent on."""
+    best, age = before
+    better = point.size < 0.9 * best
+    return jnp.minimum(best, point.size), jnp.where(better, 0, age + 1)
+
+
+def stalled(record: tuple[Array, Array], point: Point, tolerance: float) -> Array:
+    """Whether the gradient is down to rounding noise and no longer falls."""
+    noise = NOISE * jnp.finfo(point.size.dtype).eps / tolerance * point.scale
+    return (record[1] >= PATIENCE) & (point.size < noise)

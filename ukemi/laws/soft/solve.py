@@ -4,7 +4,7 @@ import jax.numpy as jnp
 
 from ukemi.constraints.rows import RowKinds
 from ukemi.implicit.rule import without_derivative
-from ukemi.laws.slots import with_slots
+from ukemi.laws.active_contacts import with_slots
 from ukemi.laws.soft.cg import cg
 from ukemi.laws.soft.newton import newton
 from ukemi.laws.soft.pgs import pgs

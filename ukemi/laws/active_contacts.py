@@ -9,7 +9,7 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
 from ukemi.constraints.rows import RowKinds
-from ukemi.maths.maps import rows_where
+from ukemi.maths.gathers import rows_where
 from ukemi.xla.batches import one_by_one
 from ukemi.xla.programs import trace
 

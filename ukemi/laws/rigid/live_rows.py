@@ -6,7 +6,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.laws.rigid.boxes import LOW, Boxed, Product, Roles, dense
-from ukemi.maths.maps import rows_where
+from ukemi.maths.gathers import rows_where
 
 SIZES = (12, 36, 108)  # numbers of rows for which systems are compiled, from a sixth to two thirds of all
 
