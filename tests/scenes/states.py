@@ -11,7 +11,8 @@ import numpy as np
 
 import ukemi as uk
 from ukemi.collide.primitives import PAIRS
-from ukemi.model.records import Input, State, blank_cache
+from ukemi.laws.memory import blank_cache
+from ukemi.model.records import Input, State
 
 SLIDE, FREE, BALL = mujoco.mjtJoint.mjJNT_SLIDE, mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_BALL
 GEOM = {int(getattr(mujoco.mjtGeom, f"mjGEOM_{t.upper()}")): t for t in sorted({t for pair in PAIRS for t in pair})}
