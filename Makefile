@@ -11,7 +11,8 @@ ARGS ?=
 # Test processes; each takes a few gigabytes
 JOBS ?= 2
 MINUTES ?= 10
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart 0
+# Each process gets a run of files, for tests of a file share programs; one that is done takes over half of what is left.
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --max-worker-restart 0
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all fuzz smoke bench docs lint clean

@@ -20,6 +20,7 @@ jax.config.update("jax_enable_x64", True)
 import gradients as g  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+import tables  # noqa: E402
 
 import ukemi as uk  # noqa: E402
 
@@ -63,9 +64,9 @@ def toss_rows(speeds: np.ndarray, rounds: int) -> list[list[str]]:
         errors = np.abs(np.array([program[0](u) for u in speeds]) / true - 1)
         cpu, wall = g.least([g.clocks(lambda p=program[0]: p(speeds[len(speeds) // 2])) for _ in range(rounds)])
         rows.append([
-            f"{tolerance:.0e}", g.verdict(float(np.median(errors)), ACCURACY), f"{errors.max():.3g}",
-            f"{compiled[0]:.3g}", f"{compiled[1]:.3g}", f"{cpu:.3g}", g.verdict(float(wall), RUN),
-            g.verdict(compiled[1] + float(wall), TOTAL),
+            f"{tolerance:.0e}", tables.verdict(float(np.median(errors)), ACCURACY), f"{errors.max():.3g}",
+            f"{compiled[0]:.3g}", f"{compiled[1]:.3g}", f"{cpu:.3g}", tables.verdict(float(wall), RUN),
+            tables.verdict(compiled[1] + float(wall), TOTAL),
         ])  # fmt: skip
     return rows
 
@@ -81,7 +82,7 @@ def memory_rows(steps: int) -> list[list[str]]:
     for name, (count, checkpoint) in cases.items():
         gradient = jax.jit(jax.grad(landing(model, uk.Adaptive(), count, checkpoint)))
         held = gradient.lower(-2.0).compile().memory_analysis().temp_size_in_bytes
-        rows.append([name, g.verdict(held / 1e9, MEMORY), f"{held / count:.0f}"])
+        rows.append([name, tables.verdict(held / 1e9, MEMORY), f"{held / count:.0f}"])
     return rows
 
 
@@ -104,9 +105,9 @@ def main() -> None:
         "compile + run s",
     ]
     rows = toss_rows(np.linspace(-2.1, -1.9, args.points), args.rounds)
-    g.table("Gradient of the box toss under uk.Adaptive, float64", heads, rows)
+    tables.table("Gradient of the box toss under uk.Adaptive, float64", heads, rows)
     heads = ["", "temporaries GB", "bytes per step"]
-    g.table("Memory of the gradient of an adaptive rollout, float64", heads, memory_rows(args.steps))
+    tables.table("Memory of the gradient of an adaptive rollout, float64", heads, memory_rows(args.steps))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import gradients as g
 import jax
 import jax.numpy as jnp
 import peers
+import tables
 
 import ukemi as uk
 
@@ -76,16 +77,16 @@ def main() -> None:
     for name, source, theirs, promise in ROBOTS:
         found = figures(source, args.rounds)
         peer = nimble.get(theirs, {}).get("least")
-        ratio = g.verdict(float(peer) / found["jacobian"], promise, at_least=True) if peer else ""
+        ratio = tables.verdict(float(peer) / found["jacobian"], promise, at_least=True) if peer else ""
         bound = SOFT if name == "humanoid" else None
         rows.append([
             name, f"{found['contacts']:.0f}", f"{found['jacobian']:.0f}", f"{float(peer):.0f}" if peer else "", ratio,
-            f"{found['step']:.0f}", g.verdict(found["step"] / found["soft"], bound), f"{found['hits']:.0%}",
-            g.verdict(found["compile"], COMPILE), g.verdict(found["compile jacobian"], COMPILE),
+            f"{found['step']:.0f}", tables.verdict(found["step"] / found["soft"], bound), f"{found['hits']:.0%}",
+            tables.verdict(found["compile"], COMPILE), tables.verdict(found["compile jacobian"], COMPILE),
         ])  # fmt: skip
     heads = ["", "contacts", "step + A, B µs", "Nimble µs", "ratio", "step µs", "of Soft's", "guess right"]
     heads += ["step compiles in s", "A, B in s"]
-    g.table(f"Rigid contact, {jnp.zeros(()).dtype}, CPU time", heads, rows)
+    tables.table(f"Rigid contact, {jnp.zeros(()).dtype}, CPU time", heads, rows)
 
 
 if __name__ == "__main__":

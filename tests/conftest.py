@@ -1,11 +1,20 @@
-"""Shared set-up of all tests."""
+"""Shared set-up of all tests, and how they are chosen.
+
+`make test` runs what is not marked `slow`, `make test-all` everything. The mark says it, at a test or at parameters
+(`tests.scenes.slow.few` marks all but some), and nothing else does. A test is slow if it takes more than about ten
+seconds and repeats, on more models or states, what another test checks; its docstring says which where that is not
+plain. Compiling is most of the time, so tests share programs: functions that are compiled once take the model as an
+argument, and cases that differ in numbers alone are models of one layout.
+
+Tests marked `optimized` are about rounding, and run in a process of their own with XLA as users have it
+(UKEMI_TEST_OPTIMIZED=1); all others leave optimisations out. What tests share is in `tests/scenes`; none imports
+another.
+"""
 
 import gc
 import os
 from pathlib import Path
 
-# Most of the tests' time goes into compiling programs that run for milliseconds. Tests marked `optimized` are about
-# rounding, and run in a process of their own with XLA as users have it.
 if os.environ.get("UKEMI_TEST_OPTIMIZED") != "1":
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 

@@ -104,10 +104,13 @@ def test_physics_knows_no_compiler():
 
 
 def test_files_and_functions_stay_small():
-    """At most about 400 lines a file and 60 a function."""
-    for path in KNOWN.values():
+    """At most about 400 lines a file, and 60 a function of the package."""
+    beside = [path for folder in ("tests", "bench") for path in (ROOT.parent / folder).rglob("*.py")]
+    for path in (*KNOWN.values(), *beside):
         text = path.read_text(encoding="utf-8")
         assert len(text.splitlines()) <= 400, path
+        if path in beside:
+            continue
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno - node.lineno <= 62, f"{path}: {node.name}"

@@ -1,5 +1,7 @@
 """Rigid derivatives where equalities are met exactly or say the same twice, and where overlaps do not approach."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -34,8 +36,9 @@ def redundant(equality: str, joints: int) -> str:
     </worldbody><equality>{equality}</equality></mujoco>"""
 
 
-def differences(model, state, law):
-    """Central and one-sided differences (outputs, 2nv) of a step in position and velocity, all in one program."""
+@functools.partial(jax.jit, static_argnames="law")
+def moved(model, state, x, law):
+    """Next positions and velocities of states moved by x (points, 2nv)."""
     n, unit = model.nv, jnp.ones(())
 
     def after(x):
@@ -43,8 +46,14 @@ def differences(model, state, law):
         then = uk.step(model, eqx.tree_at(lambda s: (s.q, s.v), state, (q, state.v + x[n:])), None, law)
         return jnp.concatenate([then.q, then.v])
 
+    return jax.vmap(after)(x)
+
+
+def differences(model, state, law):
+    """Central and one-sided differences (outputs, 2nv) of a step in position and velocity."""
+    n = model.nv
     points = STEP * np.concatenate([np.eye(2 * n), -np.eye(2 * n), np.zeros((1, 2 * n))])
-    out = np.asarray(jax.jit(jax.vmap(after))(jnp.asarray(points)))
+    out = np.asarray(moved(model, state, points, law))
     ahead, behind, here = out[: 2 * n], out[2 * n : -1], out[-1]
     return ((ahead - behind) / (2 * STEP)).T, ((ahead - here) / STEP).T, ((here - behind) / STEP).T
 
@@ -125,15 +134,20 @@ def test_overlaps_that_do_not_approach_are_taken_back():
     np.testing.assert_allclose(gap(parting), expected, rtol=1e-3, atol=1e-6)
 
 
+@functools.partial(jax.jit, static_argnames="law")
+def positions_in_both_modes(model, state, law):
+    """Derivatives (nq, 2nv) of the next positions in positions and velocities: forward mode, reverse mode."""
+    after = lambda q, v: uk.step(model, eqx.tree_at(lambda s: (s.q, s.v), state, (q, v)), None, law).q  # noqa: E731
+    both = jax.jacfwd(after, (0, 1))(state.q, state.v), jax.jacrev(after, (0, 1))(state.q, state.v)
+    return [jnp.concatenate(found, 1) for found in both]
+
+
 @pytest.mark.parametrize("rule", [uk.LCP(), uk.LCP(explicit=True)], ids=["new", "explicit"])
 @pytest.mark.parametrize("speed", [0.5, 2.0, 20.0])
 def test_derivatives_of_overlaps_that_open(rule, speed):
     assert_right(SPHERES, rule, v=[0.1, 0.2, 0.1 + speed, 0.7])
     model = uk.load(SPHERES)
     state = uk.initial_state(model, v=[0.1, 0.2, 0.1 + speed, 0.7])
-    after = jax.jit(lambda q, v: uk.step(model, eqx.tree_at(lambda s: (s.q, s.v), state, (q, v)), None, rule).q)
-    forward = jax.jit(jax.jacfwd(after, (0, 1)))(state.q, state.v)
-    reverse = jax.jit(jax.jacrev(after, (0, 1)))(state.q, state.v)
     closed = uk.linearize(model, state, None, rule).A[: model.nv]
-    np.testing.assert_allclose(np.concatenate(forward, 1), closed, atol=1e-12)
-    np.testing.assert_allclose(np.concatenate(reverse, 1), closed, atol=1e-12)
+    for found in positions_in_both_modes(model, state, rule):
+        np.testing.assert_allclose(found, closed, atol=1e-12)
