@@ -7,7 +7,8 @@ plain. Compiling is most of the time, so tests share programs: functions that ar
 argument, and cases that differ in numbers alone are models of one layout.
 
 Tests marked `optimized` are about rounding, and run in a process of their own with XLA as users have it
-(UKEMI_TEST_OPTIMIZED=1); all others leave optimisations out. What tests share is in `tests/scenes`; none imports another.
+(UKEMI_TEST_OPTIMIZED=1); all others leave optimisations out. What tests share is in `tests/scenes`; no test module
+imports another.
 """
 
 import gc
