@@ -138,7 +138,7 @@ def test_derivatives_of_linearize_are_differences(sliding):
 def test_linearize_has_no_reverse_mode():
     model = uk.load(BALL.format(e=0))
     with pytest.raises(uk.GradientError, match="no reverse mode"):
-        jax.grad(lambda v: uk.linearize(model, uk.initial_state(model, v=v), None, LCP).A.sum())(jnp.zeros(model.nv))
+        jax.eval_shape(jax.grad(lambda v: uk.linearize(model, uk.initial_state(model, v=v), None, LCP).A.sum()), jnp.zeros(6))
 
 
 @pytest.mark.optimized
@@ -187,15 +187,19 @@ def test_rollouts_with_gradients_are_bitwise_those_without(crawler, reverse):
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
 
 
-def test_batched_gradients_are_those_of_a_loop(crawler, reverse):
+def test_batched_gradients_are_those_of_a_loop(crawler):
     model, states = crawler
-    ctrls = jnp.asarray(np.random.default_rng(3).normal(size=(12, model.nu)))
+    ctrls = jnp.asarray(np.random.default_rng(3).normal(size=(4, model.nu)))
     batch = jax.tree.map(lambda *x: jnp.stack(x), *(state for state, _ in states[:3]))
-    together = jax.jit(jax.vmap(lambda state: gradient(LCP)(state.v, ctrls, model, state)[1][:2]))(batch)
-    for k, (state, _) in enumerate(states[:3]):
-        alone = reverse(state.v, ctrls, model, state)[1][:2]
-        for a, b in zip(together, alone, strict=True):
-            np.testing.assert_allclose(a[k], b, atol=1e-8 * (1 + np.abs(b).max()))
+
+    def of(state):
+        loss = gradient(LCP)
+        return loss(state.v, ctrls, model, state)[1][:2]
+
+    together, loop = jax.jit(lambda batch: (jax.vmap(of)(batch), jax.lax.map(of, batch)))(batch)
+    for a, b in zip(together, loop, strict=True):
+        for k in range(3):
+            np.testing.assert_allclose(a[k], b[k], atol=1e-8 * (1 + np.abs(b[k]).max()))
 
 
 # ---- the rules -------------------------------------------------------------------------------------------------------------
