@@ -3,6 +3,9 @@
 The table is what is promised; whoever changes it changes the documentation, too. uk.torch hands its calls on to these.
 """
 
+import subprocess
+import sys
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -138,6 +141,13 @@ def test_what_works_is_finite(name):
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result)), function
     assert not found["step"].status and found["step"].v[0] > 0.05  # slides on
     assert found["contacts"].active.all() and found["contacts"].force[0, 2] > 0
+
+
+def test_states_have_every_memory_before_any_law_is_named():
+    """Public names are imported when they are first used; a state may be older than the law that steps it."""
+    code = "import ukemi as uk; s = uk.initial_state(uk.load('pendulum')); print(sorted(s.cache.laws))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(sorted(STATE.cache.laws)) == "['rigid']"
 
 
 @pytest.mark.parametrize("name", METHODS)
