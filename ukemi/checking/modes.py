@@ -18,7 +18,7 @@ from ukemi.collide.detect import Contacts
 from ukemi.collide.primitives import PAIRS
 from ukemi.constraints.block import Frame, Side
 from ukemi.constraints.contacts import contact_parameters, mixing_code
-from ukemi.constraints.rows import row_kinds, scalar_blocks
+from ukemi.constraints.rows import placed, row_kinds, scalar_blocks
 from ukemi.constraints.softness import softness_code
 from ukemi.errors import InputError
 from ukemi.laws.method import Method
@@ -90,18 +90,16 @@ def _mode(method: Soft, model: Model, state: State, inputs: Input, motion: Motio
     frame = Frame(model, kin, velocity, q, v, contacts)
     rows = constraint_rows(frame, kinds)
     x = rows.J @ motion.acceleration - rows.aref
-    codes, first = [_quaternion_code(model, q), _actuator_code(model, state, inputs, kin)], 0
+    codes = [_quaternion_code(model, q), _actuator_code(model, state, inputs, kin)]
     if model.options.layout.fluid:
         codes.append(_drag_code(model, kin, v))
     pieces, of_contacts = penalty_pieces(kinds, rows.penalty, x)
-    for block in scalar_blocks(frame):
-        n = len(block)
+    for block, own in placed(scalar_blocks(frame)):
         soft = softness_code(model, block.solref, block.solimp, block.depth - block.margin)
         # which side of a joint is nearer shows in the sign of its row
-        side = jnp.sign(block.J).sum(-1) if block.side is Side.PUSH else jnp.zeros(n)
-        piece = pieces[first : first + n] + 3 * side.astype(int)
+        side = jnp.sign(block.J).sum(-1) if block.side is Side.PUSH else jnp.zeros(len(block))
+        piece = pieces[own] + 3 * side.astype(int)
         codes += [jnp.where(block.active, code, -1) for code in (soft, piece)]
-        first += n
     if kinds.contacts:
         codes.append(_contact_code(model, contacts, of_contacts))
     return jnp.concatenate([code.astype(jnp.int64) for code in codes])
@@ -151,7 +149,7 @@ def _rigid_codes(method: LCP, scene: impulses.Scene, z: impulses.Impulses) -> li
     scalar = jnp.sign(given.J[: kinds.scalar]).sum(-1)  # which side of a joint is nearer
     codes = [code[: kinds.scalar], jnp.where(np.arange(kinds.scalar) >= kinds.pushing.start, scalar, 0)]
     if kinds.contacts:
-        rows = code[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
+        rows = kinds.of_contacts(code)
         mixing = mixing_code(model)[contacts.pair]
         codes.append(_by_pair(model, contacts, *rows.T, mixing))
     return codes

@@ -5,6 +5,7 @@ in the contact's frame. Laws and solvers know rows by their sides alone, so that
 """
 
 import dataclasses
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -88,6 +89,14 @@ def row_kinds(model: Model, cone: str | None = None, ahead: FromDistance | None 
 def scalar_blocks(frame: Frame, *, together: bool = False) -> list[Block]:
     """The rows that are not contacts, kind by kind; together: see `constraints.equalities`."""
     return [kind.block(frame, together) for kind, _ in present(frame.model)]
+
+
+def placed(blocks: list[Block]) -> Iterator[tuple[Block, slice]]:
+    """Each block, and which of all rows it has."""
+    start = 0
+    for block in blocks:
+        yield block, slice(start, start + len(block))
+        start += len(block)
 
 
 def constant_dofs(model: Model) -> np.ndarray | None:

@@ -5,26 +5,31 @@ step. Every state has one of each kind, so that any law may step it, and so that
 """
 
 import dataclasses
-import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ukemi.model.checks import once
 from ukemi.model.records import Cache, Model, State
 from ukemi.values import Expected
 
-_blanks: dict[str, Callable[[Model], Any]] = {}
-# What the records hold for a model, by the identity of models: no model ever changes.
-_known: dict[int, tuple[weakref.ref, dict[str, tuple[Expected, ...]]]] = {}
+
+class _Kind(NamedTuple):
+    """One law's memory."""
+
+    blank: Callable[[Model], Any]
+    shapes: Callable[[Model], tuple[Expected, ...]]  # what the fields of the record must hold
+
+
+_kinds: dict[str, _Kind] = {}
 
 
 def remembers(name: str, blank: Callable[[Model], eqx.Module]) -> None:
     """Give every state a memory of this name: `blank(model)` before the first step."""
-    _blanks[name] = blank
-    _known.clear()
+    _kinds[name] = _Kind(blank, once(lambda model: _fields(jax.eval_shape(lambda: blank(model)))))
 
 
 def remember(state: State, acceleration, iterations, **laws) -> Cache:
@@ -37,19 +42,13 @@ def blank_cache(model: Model) -> Cache:
     return Cache(
         acceleration=jnp.zeros(model.nv, model.options.timestep.dtype),
         iterations=jnp.zeros((), jnp.int32),
-        laws={name: blank(model) for name, blank in _blanks.items()},
+        laws={name: kind.blank(model) for name, kind in _kinds.items()},
     )
 
 
 def memory_shapes(model: Model) -> dict[str, tuple[Expected, ...]]:
     """What the fields of each law's memory must hold."""
-    key = id(model)
-    found = _known.get(key)
-    if found is not None and found[0]() is model:
-        return found[1]
-    needed = {name: _fields(jax.eval_shape(lambda: blank(model))) for name, blank in _blanks.items()}  # noqa: B023
-    _known[key] = weakref.ref(model, lambda _: _known.pop(key, None)), needed
-    return needed
+    return {name: kind.shapes(model) for name, kind in _kinds.items()}
 
 
 def _fields(record) -> tuple[Expected, ...]:

@@ -3,8 +3,10 @@
 An array of the wrong length would broadcast, and a state of another model would be stepped; both are refused here.
 """
 
+import functools
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,21 +28,31 @@ def check_model(model: Model) -> None:
     shapes(model)
 
 
-# What states of a model look like, by the identity of models that were found good: no model ever changes.
-_known: dict[int, tuple[weakref.ref, tuple[Shapes, Shapes]]] = {}
+Fact = TypeVar("Fact")
 
 
+def once(function: Callable[[Model], Fact]) -> Callable[[Model], Fact]:
+    """`function`, which is evaluated once for each model while it lives, by identity: no model ever changes."""
+    known: dict[int, tuple[weakref.ref, Fact]] = {}
+
+    @functools.wraps(function)
+    def recalled(model: Model) -> Fact:
+        key = id(model)
+        found = known.get(key)
+        if found is not None and found[0]() is model:
+            return found[1]
+        fact = function(model)
+        known[key] = weakref.ref(model, lambda _: known.pop(key, None)), fact
+        return fact
+
+    return recalled
+
+
+@once
 def shapes(model: Model) -> tuple[Shapes, Shapes]:
     """What the fields of a state and of its cache must hold."""
-    key = id(model)
-    found = _known.get(key)
-    if found is not None and found[0]() is model:
-        return found[1]
-    dtype = _check_leaves(model)
-    sizes = _sizes(model)
-    needed = values.expected(State, sizes, dtype), values.expected(Cache, sizes, dtype)
-    _known[key] = weakref.ref(model, lambda _: _known.pop(key, None)), needed
-    return needed
+    dtype, sizes = _check_leaves(model), _sizes(model)
+    return values.expected(State, sizes, dtype), values.expected(Cache, sizes, dtype)
 
 
 def _check_leaves(model: Model) -> np.dtype:

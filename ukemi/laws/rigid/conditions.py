@@ -14,7 +14,7 @@ from jax import Array
 from ukemi.collide.detect import bounding_capsules
 from ukemi.constraints.block import Block, Frame, Side
 from ukemi.constraints.contacts import contact_jacobian, contact_parameters
-from ukemi.constraints.rows import RowKinds, scalar_blocks
+from ukemi.constraints.rows import RowKinds, placed, scalar_blocks
 from ukemi.laws.here import Here, frame_of
 from ukemi.maths import spatial
 from ukemi.mechanics.kinematics import Kinematics, geom_frames, velocities
@@ -47,12 +47,9 @@ def scalar_rows(frame: Frame) -> list[Block]:
 
 def law(frame: Frame, kinds: RowKinds, blocks: list[Block], moving: Array, h: Array, options: "Stepping") -> Law:
     """The law of rows that move at `moving` = J v (total,), over a duration h [s]."""
-    parts, start = [], 0
-    for block in blocks:
-        parts.append(_scalar_law(block, moving[start : start + len(block)], h, options))
-        start += len(block)
+    parts = [_scalar_law(block, moving[rows], h, options) for block, rows in placed(blocks)]
     if kinds.contacts:
-        parts.append(_contact_law(frame, kinds, moving[start:].reshape(-1, kinds.dim), h, options))
+        parts.append(_contact_law(frame, kinds, kinds.of_contacts(moving), h, options))
     if not parts:
         none = jnp.zeros(0, h.dtype)
         return Law(jnp.zeros(0, bool), *(none,) * 6)
@@ -176,7 +173,7 @@ def mobility_of_points(frame: Frame, kinds: RowKinds, inverse: Array, mobility: 
     """
     if not kinds.contacts:
         return jnp.zeros_like(mobility)
-    ways = mobility[kinds.scalar :].reshape(kinds.contacts, kinds.dim)[:, :3]
+    ways = kinds.of_contacts(mobility)[:, :3]
     if kinds.dim == 1:
         J = contact_jacobian(frame.model, frame.kin, frame.contacts, 3)
         ways = ((J @ inverse) * J).sum(-1)

@@ -86,7 +86,7 @@ def response(kinds: RowKinds, stepping: Stepping, z: Impulses, scene: Scene, bou
     if not kinds.total:
         free, none = scene.inverse, jnp.zeros((0, len(scene.free)), scene.free.dtype)
         return Response(free, none, free, none, jnp.zeros_like(free))
-    bounce = z.bounce[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
+    bounce = kinds.of_contacts(z.bounce)
     return with_slots(invert, kinds)(scene, bounce)
 
 
@@ -262,7 +262,7 @@ def _contact_slopes(kinds: RowKinds, stepping: Stepping, z: Impulses, now: Scene
         by_row = [x.reshape(own.contacts, -1) for x in (part.q, part.v, part.restore)]
         return (part.pull, part.drag), by_row
 
-    rows = [part[kinds.scalar :].reshape(kinds.contacts, kinds.dim) for part in (z.f, z.lam, z.side, z.bounce)]
+    rows = [kinds.of_contacts(part) for part in (z.f, z.lam, z.side, z.bounce)]
     sums, by_row = in_chunks(of_slots, kinds)(Motion(now.frame, z.v, z.shift), follow, *rows)
     return RowSlopes(*sums, *(x.reshape(kinds.contacts * kinds.dim, -1) for x in by_row))
 

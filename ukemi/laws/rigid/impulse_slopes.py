@@ -13,7 +13,7 @@ from jax import Array, lax
 from ukemi.constraints.block import Frame
 from ukemi.constraints.contact_slopes import Change, Follow, Turning, ridden, wrench_slopes
 from ukemi.constraints.contacts import contact_parameters
-from ukemi.constraints.rows import RowKinds
+from ukemi.constraints.rows import RowKinds, placed
 from ukemi.laws.rigid import conditions
 from ukemi.laws.rigid.boxes import CLAMPED, OPENING, roles
 from ukemi.laws.rigid.conditions import Stepping, push_slopes
@@ -98,10 +98,7 @@ def scalar_slopes(kinds: RowKinds, stepping: Stepping, frame: Frame, z) -> tuple
     nv, own, h = len(frame.v), roles(kinds), frame.model.options.timestep
     none = jnp.zeros((0, nv), frame.v.dtype)
     q, v, restore = [none], [none], [none]
-    start = 0
-    for block in conditions.scalar_rows(frame):
-        rows = slice(start, start + len(block))
-        start = rows.stop
+    for block, rows in placed(conditions.scalar_rows(frame)):
         phi = block.residual - block.margin
         asked = push_slopes(phi, block.J @ frame.v, 0.0, np.zeros(len(block), bool), h, stepping)
         stops = own.push[rows] & (z.side[rows] == CLAMPED)

@@ -140,4 +140,4 @@ def report_forces(here: Here, z: Impulses) -> tuple[Contacts, Array]:
     """Contacts, and their mean forces (nc, dim) over a time step in the contacts' frames."""
     kinds = row_kinds(here.model)
     force = without_derivative(lambda f: f, FORCES)(z.f) / here.model.options.timestep
-    return here.contacts, force[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
+    return here.contacts, kinds.of_contacts(force)

@@ -11,10 +11,10 @@ from jax import Array, lax
 from ukemi.constraints.block import Block, Frame
 from ukemi.constraints.contact_slopes import Change, Follow, Pull, Turning, ridden, times, turning_pull, wrench_slopes
 from ukemi.constraints.contacts import contact_jacobian, contact_parameters
-from ukemi.constraints.rows import RowKinds, constant_dofs, scalar_blocks
+from ukemi.constraints.rows import RowKinds, constant_dofs, placed, scalar_blocks
 from ukemi.laws.soft.contacts import contact_law, contact_softness
 from ukemi.laws.soft.penalty import Penalty, penalty_force, penalty_hessian
-from ukemi.laws.soft.rows import reference, row_softness, scalar_rows
+from ukemi.laws.soft.rows import row_softness, scalar_rows
 from ukemi.maths import spatial
 from ukemi.model.records import Model
 
@@ -138,21 +138,17 @@ def _row_changes(kinds: RowKinds, frame: Frame, a: Array) -> tuple[list, list, l
     """J of rows that are not contacts, and how their forces follow J a, J v and the position error, kind by kind."""
     J, stiff, damped, nearer = [], [], [], []
     blocks = scalar_blocks(frame)
-    laws = [reference(frame.model, block, frame.v) for block in blocks]
-    x = jnp.concatenate([block.J @ a - law[0] for block, law in zip(blocks, laws, strict=True)])
-    _, D, bound = scalar_rows(frame, blocks)
-    empty = Penalty(D, bound, *(jnp.zeros((0, 1), a.dtype),) * 4)
+    law = scalar_rows(frame, blocks)
+    x = jnp.concatenate([block.J @ a for block in blocks]) - law.aref
+    empty = Penalty(law.D, law.bound, *(jnp.zeros((0, 1), a.dtype),) * 4)
     only = dataclasses.replace(kinds, contacts=0)
     force, P = penalty_force(only, empty, x), -penalty_hessian(only, empty, x)[0]
-    start = 0
-    for block, (_, R, _) in zip(blocks, laws, strict=True):
-        rows = slice(start, start + len(block))
-        start = rows.stop
+    for block, rows in placed(blocks):
         soft, change = _softness_slope(frame.model, block)
         J.append(block.J)
         stiff.append(P[rows])
         damped.append(P[rows] * soft.damping)
-        nearer.append(P[rows] * change.push - force[rows] * change.R / R)
+        nearer.append(P[rows] * change.push - force[rows] * change.R / law.R[rows])
     return J, stiff, damped, nearer
 
 

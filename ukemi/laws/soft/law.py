@@ -205,7 +205,7 @@ class Soft(Method):
         """Contacts, and their forces (nc, dim) in the contacts' frames."""
         here, kinds = here_of(model, state, inputs), self.kinds(model)
         force = self._constraint(here, self.accelerate(model, state, inputs).acceleration)[0]
-        return here.contacts, force[kinds.scalar :].reshape(kinds.contacts, kinds.dim)
+        return here.contacts, kinds.of_contacts(force)
 
     def _constraint(self, here: Here, a: Array) -> tuple[Array, Array]:
         return balance.constraint_pull(self.kinds(here.model), here, a)

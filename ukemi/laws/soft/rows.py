@@ -43,19 +43,18 @@ class ScalarRows(NamedTuple):
     """What the soft law makes of the rows that are not contacts."""
 
     aref: Array  # (scalar,)
-    D: Array  # (scalar,)
+    R: Array  # (scalar,)
+    D: Array  # (scalar,) 1/R of those that are active, else zero
     bound: Array  # (rub,)
 
 
 def scalar_rows(frame: Frame, blocks: list[Block]) -> ScalarRows:
-    """Reference accelerations, stiffness and bounds of blocks."""
-    aref, D, bound = ([jnp.zeros(0, frame.q.dtype)] for _ in range(3))
-    for block in blocks:
-        a, _, stiff = reference(frame.model, block, frame.v)
-        aref.append(a)
-        D.append(stiff)
-        bound += [] if block.bound is None else [block.bound]
-    return ScalarRows(jnp.concatenate(aref), jnp.concatenate(D), jnp.concatenate(bound))
+    """What the law makes of blocks."""
+    none = jnp.zeros(0, frame.q.dtype)
+    laws = [reference(frame.model, block, frame.v) for block in blocks]
+    bounds = [block.bound for block in blocks if block.bound is not None]
+    aref, R, D = (jnp.concatenate([none, *(law[k] for law in laws)]) for k in range(3))
+    return ScalarRows(aref, R, D, jnp.concatenate([none, *bounds]))
 
 
 def constraint_rows(frame: Frame, kinds: RowKinds) -> Rows:
