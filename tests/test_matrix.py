@@ -34,6 +34,8 @@ METHODS = {
     "LCP explicit": uk.LCP(explicit=True),
     "LCP Bounce": uk.LCP(gradient=uk.Bounce()),
     "LCP ComplementarityAware": uk.LCP(gradient=uk.ComplementarityAware()),
+    "NCP": uk.NCP(),
+    "NCP CentralPath": uk.NCP(gradient=uk.CentralPath()),
     "Impact": uk.Impact(),
     "Adaptive": uk.Adaptive(),
     "Adaptive backsolve": uk.Adaptive(adjoint="backsolve"),
@@ -97,6 +99,8 @@ REFUSED = {
         "linearize wrt": (uk.GradientError, r"Use jax\.grad or jax\.vjp, or another rule"),
         "forward mode": (TypeError, "custom_vjp"),  # JAX's own words: it does not ask the law
     },
+    "NCP": RIGID,
+    "NCP CentralPath": RIGID,
     "Impact": RIGID,
     "Adaptive": ONLY_SOFT,
     "Adaptive backsolve": ONLY_SOFT
@@ -120,7 +124,9 @@ def working(name) -> tuple:
     return tuple(sorted(FUNCTIONS.keys() - REFUSED[name].keys()))
 
 
-@pytest.mark.parametrize("name", few(METHODS, "Soft", "LCP", "LCP ComplementarityAware", "Adaptive backsolve"))
+@pytest.mark.parametrize(
+    "name", few(METHODS, "Soft", "LCP", "NCP CentralPath", "LCP ComplementarityAware", "Adaptive backsolve")
+)
 def test_what_works_has_its_shape(name):
     """Traced, which compiles nothing; the slow run has the numbers, of which other tests have most."""
     method = METHODS[name]

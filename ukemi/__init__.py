@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     )
     from ukemi.files.loading import load
     from ukemi.files.refreshing import refresh
-    from ukemi.implicit.rules import Bounce, ComplementarityAware, Exact, FromDistance
+    from ukemi.implicit.rules import Bounce, CentralPath, ComplementarityAware, Exact, FromDistance
     from ukemi.laws.adaptive.law import Adaptive
+    from ukemi.laws.conic.ncp import NCP
     from ukemi.laws.rigid.impact import Impact
     from ukemi.laws.rigid.lcp import LCP
     from ukemi.laws.soft.law import Soft
@@ -37,8 +38,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LCP",
+    "NCP",
     "Adaptive",
     "Bounce",
+    "CentralPath",
     "ComplementarityAware",
     "Exact",
     "FromDistance",
@@ -87,11 +90,12 @@ _HOMES = {
     "ukemi.simulate.linearization": ("Linearization", "linearize"),
     "ukemi.files.loading": ("load",),
     "ukemi.laws.adaptive.law": ("Adaptive",),
+    "ukemi.laws.conic.ncp": ("NCP",),
     "ukemi.laws.rigid.impact": ("Impact",),
     "ukemi.laws.rigid.lcp": ("LCP",),
     "ukemi.laws.soft.law": ("Soft",),
     "ukemi.model.records": ("Input", "Model", "State"),
-    "ukemi.implicit.rules": ("Bounce", "ComplementarityAware", "Exact", "FromDistance"),
+    "ukemi.implicit.rules": ("Bounce", "CentralPath", "ComplementarityAware", "Exact", "FromDistance"),
     "ukemi.simulate.stepping": ("contacts", "energy", "initial_state", "inverse", "rollout", "step", "vector_field"),
     "ukemi.simulate.smoothing": ("smooth_collisions", "smooth_onset"),
     "ukemi.status": ("Status", "raise_if_failed"),

@@ -74,6 +74,22 @@ def plain(value: Any) -> Any:
         return value
 
 
+def number_or_array(value: Any) -> Any:
+    """A number as Python's own; of arrays, NumPy's as JAX's, so that they are traced; anything else as it is."""
+    value = plain(value)
+    return jnp.asarray(value) if isinstance(value, np.ndarray) else value
+
+
+def check_positive(call: str, name: str, value) -> None:
+    """Refuse an option that is no positive number and no array of one; a traced one is not looked at."""
+    if isinstance(value, Array):
+        single = value.shape == () and jnp.issubdtype(value.dtype, jnp.floating)
+        good = single and (isinstance(value, Tracer) or (bool(jnp.isfinite(value)) and bool(value > 0)))
+    else:
+        good = is_number(value) and value > 0
+    require(good, call, name, value, "must be a positive number, or an array () of one")
+
+
 def is_number(value) -> bool:
     """Whether it is a finite real number, not an array."""
     if not isinstance(value, numbers.Real) or isinstance(value, bool):

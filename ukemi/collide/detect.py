@@ -37,6 +37,11 @@ class Contacts(NamedTuple):
     which: Array  # (nc,) which of the pair's contact points
     overflow: Array  # () bool: more contacts than the model can hold
 
+    @property
+    def names(self) -> Array:
+        """A number (nc,) for each contact point, by which another step knows it; −1 where there is none."""
+        return jnp.where(self.active, self.pair * 16 + self.which, -1).astype(jnp.int32)
+
 
 class Found(NamedTuple):
     """Candidate contact points; slots that hold none are at distance EMPTY."""
@@ -105,15 +110,40 @@ def _differentiate_detect(primals, tangents):
     """Contacts follow their shapes by the derivative of the pair functions; which contacts there are is constant."""
     (model, shapes, ahead), (_, along, _) = primals, tangents
     contacts = keep(_detect(model, shapes, ahead))
-    tangent = zero_tangent(contacts)
-    if not unmoved(along):
-        margin, gap = _reach(model, ahead)
-        moved = response.follow(model.pairs.layout, margin + gap, shapes, along, contacts)
-        tangent = tangent._replace(distance=moved.distance, point=moved.point, frame=moved.frame)
-    return contacts, tangent
+    return contacts, _following(model, shapes, ahead, along, contacts)
 
 
 _detect.defjvp(_differentiate_detect, symbolic_zeros=True)
+
+
+def attached(model: Model, kin: Kinematics, contacts: Contacts, ahead: Array | None = None) -> Contacts:
+    """Contacts that `detect` found at these poses, as functions of them, for derivatives of what they led to."""
+    if not model.pairs.layout.groups:
+        return contacts
+    return _attached(model, shapes_at(model.geoms, *geom_frames(model, kin)), ahead, contacts)
+
+
+@jax.custom_jvp
+def _attached(model: Model, shapes: Shape, ahead: Array | None, contacts: Contacts) -> Contacts:
+    return contacts
+
+
+def _differentiate_attached(primals, tangents):
+    (model, shapes, ahead, contacts), (_, along, _, _) = primals, tangents
+    return contacts, _following(model, shapes, ahead, along, contacts)
+
+
+def _following(model: Model, shapes: Shape, ahead: Array | None, along: Shape, contacts: Contacts) -> Contacts:
+    """How contacts move as their shapes move along tangents."""
+    tangent = zero_tangent(contacts)
+    if unmoved(along):
+        return tangent
+    margin, gap = _reach(model, ahead)
+    moved = response.follow(model.pairs.layout, margin + gap, shapes, along, contacts)
+    return tangent._replace(distance=moved.distance, point=moved.point, frame=moved.frame)
+
+
+_attached.defjvp(_differentiate_attached, symbolic_zeros=True)
 
 
 def reach_of_pairs(model: Model) -> tuple[Array, Array]:

@@ -5,9 +5,10 @@ refuses a rule that it cannot honour when it is constructed.
 """
 
 import equinox as eqx
+from jax.typing import ArrayLike
 
 from ukemi.errors import InputError
-from ukemi.values import check_number, plain, shown
+from ukemi.values import check_number, check_positive, number_or_array, plain, shown
 
 
 class Rule(eqx.Module):
@@ -71,6 +72,27 @@ class FromDistance(Rule):
         ):
             if name != "d_0" or self.d_0 is not None:
                 check_number("FromDistance", name, getattr(self, name), good, meaning)
+
+
+class CentralPath(Rule):
+    """The derivative of a softer law, in which contacts push from a distance (Dojo, IV-C).
+
+    The motion is that without the rule, bitwise. Its derivative is that of the point of the central path at this κ: a
+    second solve, made where a derivative is asked for. The larger κ, the more gradients know of contacts that are not
+    touched, and the less of how hard those are.
+
+    Args:
+        kappa: κ [N s m]: what is at a distance φ is pushed by an impulse κ/φ. An array, too, so that programs which
+            differ in it alone are compiled once, and may be differentiated by it.
+        width: distance from half of which on contacts push less than that, and beyond which not at all [m].
+    """
+
+    kappa: ArrayLike = eqx.field(converter=number_or_array, default=1e-4)
+    width: float = eqx.field(converter=plain, static=True, default=0.1)
+
+    def __check_init__(self):
+        check_positive("CentralPath", "kappa", self.kappa)
+        check_number("CentralPath", "width", self.width, lambda x: x > 0, "must be a positive distance [m]")
 
 
 def require(law: str, rule, allowed: tuple[type[Rule], ...]) -> None:

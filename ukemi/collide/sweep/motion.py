@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ukemi.collide.detect import bounding_capsules
 from ukemi.maths import spatial
-from ukemi.mechanics.kinematics import geom_frames, integrate, kinematics, velocities
+from ukemi.mechanics.kinematics import Kinematics, geom_frames, integrate, kinematics, velocities
 from ukemi.model.records import Model
 from ukemi.model.tree import HINGE, SLIDE, Tree
 
@@ -81,3 +82,16 @@ def _levers(model: Model, q: Array, v: Array, duration: Array) -> Array:
     later = (tree.joint_body[:, None] == tree.joint_body) & (joints[:, None] < joints)
     near = anchor + later.astype(v.dtype) @ slack
     return near[tree.dof_joint] + chain[:, tree.dof_body]
+
+
+def covered(model: Model, kin: Kinematics, v: Array) -> Array:
+    """Distance (pairs,) that the geoms of each pair can cover towards each other in a step at velocities v [m]."""
+    V = velocities(model.tree, kin.S, v).body
+    body = model.geoms.layout.body
+    half, radius = bounding_capsules(model)
+    extent = spatial.safe_norm(half) + radius
+    arm = geom_frames(model, kin)[0] - kin.ref[model.tree.body_tree[body]]
+    linear = V[body, 3:] + spatial.cross(V[body, :3], arm)
+    speed = spatial.safe_norm(linear) + spatial.safe_norm(V[body, :3]) * extent
+    a, b = model.pairs.layout.geoms.T
+    return model.options.timestep * (speed[a] + speed[b])

@@ -11,14 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.collide.detect import bounding_capsules
 from ukemi.constraints.block import Block, Frame, Side
 from ukemi.constraints.contacts import contact_jacobian, contact_parameters
 from ukemi.constraints.rows import RowKinds, placed, scalar_blocks
 from ukemi.laws.here import Here, frame_of
-from ukemi.maths import spatial
-from ukemi.mechanics.kinematics import Kinematics, geom_frames, velocities
-from ukemi.model.records import Model
 
 YIELD = 1e-4  # of the displacement against penetration, relative to the inverse weights of what it moves
 
@@ -178,16 +174,3 @@ def mobility_of_points(frame: Frame, kinds: RowKinds, inverse: Array, mobility: 
         J = contact_jacobian(frame.model, frame.kin, frame.contacts, 3)
         ways = ((J @ inverse) * J).sum(-1)
     return jnp.pad(jnp.repeat(ways.sum(-1), kinds.dim), (kinds.scalar, 0))
-
-
-def covered(model: Model, kin: Kinematics, v: Array) -> Array:
-    """Distance (pairs,) that the geoms of each pair can cover towards each other in a step at velocities v [m]."""
-    V = velocities(model.tree, kin.S, v).body
-    body = model.geoms.layout.body
-    half, radius = bounding_capsules(model)
-    extent = spatial.safe_norm(half) + radius
-    arm = geom_frames(model, kin)[0] - kin.ref[model.tree.body_tree[body]]
-    linear = V[body, 3:] + spatial.cross(V[body, :3], arm)
-    speed = spatial.safe_norm(linear) + spatial.safe_norm(V[body, :3]) * extent
-    a, b = model.pairs.layout.geoms.T
-    return model.options.timestep * (speed[a] + speed[b])

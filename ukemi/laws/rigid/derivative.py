@@ -20,6 +20,7 @@ from ukemi.implicit.rule import filled, pushforward, root, zero_tangent
 from ukemi.laws.active_contacts import in_chunks, with_slots
 from ukemi.laws.here import Here
 from ukemi.laws.here_slopes import applied_slopes, columns_of, following
+from ukemi.laws.momentum import damped_by_servos, damps_by_servos
 from ukemi.laws.rigid import boxes, conditions, impulse_slopes
 from ukemi.laws.rigid.conditions import Stepping
 from ukemi.laws.rigid.impulse_slopes import Motion, OfRows, RowSlopes
@@ -28,8 +29,6 @@ from ukemi.laws.rigid.impulses import (
     Impulses,
     Problem,
     Scene,
-    damped_by_servos,
-    damps_by_servos,
     find,
     firm_rows,
     imbalance,

@@ -27,7 +27,7 @@ from ukemi.laws.method import Method
 from ukemi.laws.rigid import conditions, derivative
 from ukemi.laws.rigid.conditions import IMPACT, PLACEMENT, STEP, Phase, Stepping
 from ukemi.laws.rigid.lcp import arrive_with, report_forces
-from ukemi.laws.rigid.memory import Sides, names, recalled, unknown
+from ukemi.laws.rigid.memory import Sides, recalled, unknown
 from ukemi.mechanics.kinematics import Kinematics, integrate, kinematics
 from ukemi.model.records import Input, Model, State
 from ukemi.status import Status
@@ -66,7 +66,7 @@ class Impact(Method):
         q, placed = _placed(model, inputs, end.q)
         act = moved_activation(model, state, here.kin, inputs)
         failed = {Status.CONTACT_OVERFLOW: here.contacts.overflow, Status.TOO_MANY_IMPACTS: end.left > 0}
-        sides, facts = Sides(names(here.contacts), z.side), (end.rounds, end.solved & placed)
+        sides, facts = Sides(here.contacts.names, z.side), (end.rounds, end.solved & placed)
         return arrive_with(model, state, Moved(q, end.v, act), sides, facts, failed)
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:

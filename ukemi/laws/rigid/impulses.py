@@ -5,8 +5,7 @@ One step finds v⁺ and impulses f with
 
     M̂ (v⁺ − v) = h (τ − c) + Jᵀ f,        J v⁺ and f complementary within their boxes (`laws.rigid.boxes`)
 
-where M̂ = M + h D takes the joints' damping implicitly, as MuJoCo's Euler does, and that of servos where the file asks
-for an implicit integrator; and a displacement M̂ δ = Jᵀ λ that takes back penetration and drift through the same rows on
+with M̂ of `laws.momentum`; and a displacement M̂ δ = Jᵀ λ that takes back penetration and drift through the same rows on
 the same sides, and leaves velocities alone. Of an overlap that opens at J v⁺ it takes back what that leaves of it.
 """
 
@@ -19,18 +18,16 @@ from jax import Array, lax
 from ukemi.constraints.block import Frame
 from ukemi.constraints.rows import RowKinds, row_kinds, row_map, row_matrix
 from ukemi.laws.active_contacts import with_slots
-from ukemi.laws.here import Here, applied, forces, frame_of
-from ukemi.laws.integrators import INTEGRATORS, damps_joints
+from ukemi.laws.here import Here, applied, frame_of
+from ukemi.laws.momentum import damped, free_motion
 from ukemi.laws.rigid import boxes, conditions
 from ukemi.laws.rigid import solve as rigid
 from ukemi.laws.rigid.conditions import Stepping
 from ukemi.laws.rigid.live_rows import on_rows
-from ukemi.laws.rigid.memory import Sides, names
-from ukemi.maths.systems import eliminate, factored
-from ukemi.mechanics.dynamics import motion_force, smooth
-from ukemi.mechanics.forces import on_joints
+from ukemi.laws.rigid.memory import Sides
+from ukemi.maths.systems import factored
+from ukemi.mechanics.dynamics import motion_force
 from ukemi.mechanics.kinematics import velocities
-from ukemi.model.records import Model
 
 
 class Impulses(NamedTuple):
@@ -57,45 +54,9 @@ class Scene(NamedTuple):
 
 def scene(stepping: Stepping, here: Here, duration: Array, sides: Sides) -> Scene:
     """The problem at `here`."""
-    model = here.model
-    dyn = smooth(model, here.kin, here.v)
-    M, free = dyn.M, here.v
-    if stepping.phase.lasts:
-        M = M + duration * _damping(here)
-    inverse = eliminate(M, jnp.eye(model.nv, dtype=M.dtype), definite=True)
-    if stepping.phase.lasts:
-        free = here.v + duration * (inverse @ (applied(here) - dyn.bias))
-    if stepping.phase.displaces:
-        free = jnp.zeros_like(here.v)
-    return Scene(frame_of(here, dyn.velocity), M, inverse, free, duration, sides)
-
-
-def damps_by_servos(model: Model) -> bool:
-    """Whether M̂ takes the servos' damping."""
-    layout = model.options.layout
-    return INTEGRATORS[layout.integrator].takes_forces and model.nu > 0 and "actuation" not in layout.disabled
-
-
-def _damping(here: Here) -> Array:
-    """D (nv, nv), of joints and servos. What fluids damp is not symmetric and stays explicit."""
-    model = here.model
-    D = jnp.diag(model.joints.damping if damps_joints(model) else jnp.zeros_like(here.v))
-    if not damps_by_servos(model):
-        return D
-    drive = forces(here)[1]
-    return D - on_joints(model, drive.moment, drive.slope)
-
-
-def _damped(x: Array, here: Here) -> Array:
-    """D x (..., nv)."""
-    model = here.model
-    out = model.joints.damping * x if damps_joints(model) else jnp.zeros_like(x)
-    return out + damped_by_servos(x, here) if damps_by_servos(model) else out
-
-
-def damped_by_servos(x: Array, here: Here) -> Array:
-    """The servos' part of D x (..., nv)."""
-    return -forces(here)[1].resistance(x)
+    motion = free_motion(here, duration if stepping.phase.lasts else None)
+    free = jnp.zeros_like(here.v) if stepping.phase.displaces else motion.v
+    return Scene(frame_of(here, motion.velocity), motion.M, motion.inverse, free, duration, sides)
 
 
 class Problem(NamedTuple):
@@ -191,7 +152,7 @@ def firm_rows(p: boxes.Boxed, own: boxes.Roles, side: Array) -> Array:
 
 def _recalled(scene: Scene, kinds: RowKinds, own: boxes.Roles, p: boxes.Boxed) -> Array:
     """Sides that the last step's rows had; of new contacts those that approach are clamped."""
-    scalar, now = kinds.scalar, names(scene.frame.contacts)
+    scalar, now = kinds.scalar, scene.frame.contacts.names
     if not kinds.contacts:
         return scene.sides.rows
     same = (now[:, None] == scene.sides.contacts) & (now >= 0)[:, None]
@@ -221,7 +182,7 @@ def imbalance(stepping: Stepping, z: Impulses, here: Here, duration: Array) -> B
         change = z.v if stepping.phase.displaces else z.v - here.v
         return rows._replace(force=rows.force + motion_force(model, kin, change))
     e = (z.v - here.v) / h
-    of_rate, of_shift = h * _damped(jnp.stack([e, z.shift]), here)
+    of_rate, of_shift = h * damped(jnp.stack([e, z.shift]), here)
     inertial = motion_force(model, kin, e, velocities(model.tree, kin.S, here.v)) + of_rate
     lagging = motion_force(model, kin, z.shift) + of_shift
     return rows._replace(force=rows.force + h * (inertial - applied(here)), shift=rows.shift + lagging)

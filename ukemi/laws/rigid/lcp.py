@@ -9,6 +9,7 @@ from jax import Array, lax
 
 from ukemi import values
 from ukemi.collide.detect import Contacts, detect
+from ukemi.collide.sweep.motion import covered
 from ukemi.constraints.rows import row_kinds
 from ukemi.errors import GradientError
 from ukemi.implicit import rules
@@ -18,10 +19,10 @@ from ukemi.laws.here import Here, here_at
 from ukemi.laws.integrators import Moved, advance_slopes, moved_activation, wraps
 from ukemi.laws.memory import remember
 from ukemi.laws.method import Method, columns
-from ukemi.laws.rigid import boxes, conditions, derivative
+from ukemi.laws.rigid import boxes, derivative
 from ukemi.laws.rigid.conditions import STEP, Stepping
 from ukemi.laws.rigid.impulses import Impulses
-from ukemi.laws.rigid.memory import NAME, Sides, names, recalled
+from ukemi.laws.rigid.memory import NAME, Sides, recalled
 from ukemi.mechanics.kinematics import Kinematics, integrate, of_state
 from ukemi.model.records import Input, Model, State
 from ukemi.status import Status
@@ -94,7 +95,7 @@ class LCP(Method):
         if not model.pairs.layout.groups:
             return None
         steps = 2 if self.explicit else 1  # the first of two goes where the old velocities lead, whatever is in the way
-        return lax.stop_gradient(steps * compact(conditions.covered)(model, kin, v) + self.ahead)
+        return lax.stop_gradient(steps * compact(covered)(model, kin, v) + self.ahead)
 
     def _rate(self, v: Array, z: Impulses, h: Array) -> Array:
         """What positions move by in a second."""
@@ -114,7 +115,7 @@ class LCP(Method):
     def _after(self, state: State, inputs: Input, here: Here, z: Impulses, facts) -> State:
         model = here.model
         moved = compact(self._moved)(model, state, here.kin, inputs, z)
-        sides, failed = Sides(names(here.contacts), z.side), {Status.CONTACT_OVERFLOW: here.contacts.overflow}
+        sides, failed = Sides(here.contacts.names, z.side), {Status.CONTACT_OVERFLOW: here.contacts.overflow}
         return arrive_with(model, state, moved, sides, facts, failed)
 
     def _moved(self, model: Model, state: State, kin: Kinematics, inputs: Input, z: Impulses) -> Moved:

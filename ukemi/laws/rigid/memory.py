@@ -5,7 +5,6 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Int8, Int32
 
-from ukemi.collide.detect import Contacts
 from ukemi.constraints.rows import row_kinds
 from ukemi.laws.memory import remembers
 from ukemi.laws.rigid.boxes import LOW
@@ -30,11 +29,6 @@ def unknown(model: Model) -> Sides:
 def recalled(state: State) -> Sides:
     """What a state remembers."""
     return state.cache.laws[NAME]
-
-
-def names(contacts: Contacts) -> Array:
-    """A number (nc,) for each contact point, −1 where there is none."""
-    return jnp.where(contacts.active, contacts.pair * 16 + contacts.which, -1).astype(jnp.int32)
 
 
 remembers(NAME, unknown)

@@ -1,0 +1,114 @@
+"""Hard contact by the interior point: what closed forms, the papers and the law itself say (Dojo, III and V)."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ukemi as uk
+from tests.scenes.cones import EVERY_ROW, settled
+
+BOX = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" size="5 5 1" friction="{0}"/>
+<body pos="0 0 .25"><freejoint/><geom type="box" size=".25 .25 .25" mass="1" friction="{0}"/></body>
+</worldbody></mujoco>"""
+NONE = jnp.zeros((300, 0))
+
+
+@eqx.filter_jit
+def roll(model, state, ctrls, method):
+    return uk.rollout(model, state, ctrls, method)
+
+
+def test_a_box_slides_straight_and_as_far_as_friction_says():
+    """Dojo, Fig. 5: μ = 0.25, from (4, 0.8) m/s. Implicit steps of h stop it v h / 2 before the parabola's end."""
+    model = uk.load(BOX.format(0.25))
+    start = uk.initial_state(model, v=[4, 0.8, 0, 0, 0, 0])
+    speed, along = np.hypot(4, 0.8), np.array([4, 0.8]) / np.hypot(4, 0.8)
+    drift = {}
+    for cone in ("elliptic", "pyramidal"):
+        states = roll(model, start, NONE, uk.NCP(cone=cone))
+        assert int(states.status[-1]) == 0
+        x, y, z = np.asarray(states.q[:, :3]).T
+        drift[cone] = abs(along[0] * y[-1] - along[1] * x[-1])
+        assert z.min() - 0.25 > -1e-7
+        if cone == "elliptic":
+            far = along @ [x[-1], y[-1]]
+            np.testing.assert_allclose(far, speed**2 / (2 * 0.25 * 9.81) - speed * 0.01 / 2, atol=1e-4)
+    assert drift["elliptic"] < 1e-6 and drift["pyramidal"] > 0.1  # a bound on each axis alone pulls aside
+
+
+def test_creep_on_a_slope_is_that_of_the_central_path():
+    """v = ρκ/(μγ(1 − ρ²)), ρ = |b|/μγ: what sticks creeps, since κ is not zero."""
+    tilt, mu, h = 0.2, 0.5, 0.01
+    model = uk.load(f"""<mujoco><option timestep="{h}" gravity="{9.81 * np.sin(tilt)} 0 {-9.81 * np.cos(tilt)}"/>
+    <worldbody><geom type="plane" size="5 5 1" friction="{mu}"/><body pos="0 0 .1"><joint type="slide" axis="1 0 0"/>
+    <joint type="slide" axis="0 0 1"/><geom size=".1" mass="1" friction="{mu}"/></body></worldbody></mujoco>""")
+    gamma, b = 9.81 * np.cos(tilt) * h, 9.81 * np.sin(tilt) * h
+    rho = b / (mu * gamma)
+    for kappa in (1e-8, 1e-6):
+        states = roll(model, uk.initial_state(model), NONE[:60], uk.NCP(kappa=jnp.asarray(kappa)))
+        np.testing.assert_allclose(states.v[-1, 0], rho * kappa / (mu * gamma * (1 - rho**2)), rtol=1e-2)
+
+
+@pytest.mark.parametrize("h", [0.1, 0.05, 0.01])
+def test_a_box_that_is_dropped_comes_to_rest(h):
+    model = uk.load(BOX.format(0.1))
+    model = eqx.tree_at(lambda m: m.options.timestep, model, jnp.asarray(h))
+    start = uk.initial_state(model, q=[0, 0, 0.8, 0.99, 0.1, 0.05, 0], v=[1, 0.3, 0, 0.2, 0.1, 0])
+    states = roll(model, start, jnp.zeros((int(5 / h), 0)), uk.NCP())
+    assert int(states.status[-1]) == 0
+    assert abs(states.v[-1]).max() < 1e-8 and abs(states.q[-1, 2] - 0.25) < 1e-3
+    assert corners(states.q).min() > -1e-7
+
+
+def corners(q) -> np.ndarray:
+    """Heights (T, 8) of the box's corners."""
+    signs = np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).T * 0.25
+    w, x, y, z = np.moveaxis(np.asarray(q[:, 3:]), -1, 0)
+    third = np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], -1)
+    return q[:, 2, None] + third @ signs.T
+
+
+def test_forces_are_on_the_central_path_and_carry_the_weight():
+    model = uk.load(BOX.format(0.5))
+    kappa = 1e-6
+    law = uk.NCP(kappa=kappa)
+    state = jax.tree.map(lambda x: x[-1], roll(model, uk.initial_state(model), NONE[:20], law))
+    found = uk.contacts(model, state, None, law)
+    force, phi = np.asarray(found.force)[np.asarray(found.active)], np.asarray(found.distance)[np.asarray(found.active)]
+    np.testing.assert_allclose(force[:, 2].sum(), 9.81, rtol=1e-6)
+    np.testing.assert_allclose(0.01 * force[:, 2] * phi, kappa, rtol=1e-2)  # γ φ = κ, but for δ
+
+
+def test_what_was_inside_is_taken_back_without_velocity():
+    model = uk.load(BOX.format(0.5))
+    start = uk.initial_state(model, q=[0, 0, 0.24, 1, 0, 0, 0])
+    states = roll(model, start, NONE[:30], uk.NCP(correction=0.2))
+    depth = 0.25 - np.asarray(states.q[:, 2])
+    np.testing.assert_allclose(depth[1:10] / depth[:9], 0.8, rtol=1e-2)
+    assert abs(states.v).max() < 1e-3 and int(states.status[-1]) == 0
+
+
+def test_a_ball_bounces_with_its_restitution():
+    model = uk.load("""<mujoco><option timestep="0.001"/><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 .6">
+    <joint type="slide" axis="0 0 1"/><geom size=".1" mass="1"/></body></worldbody></mujoco>""")
+    model = eqx.tree_at(lambda m: m.geoms.restitution, model, jnp.full(2, 0.5))
+    states = roll(model, uk.initial_state(model), jnp.zeros((400, 0)), uk.NCP())
+    v = np.asarray(states.v[:, 0])
+    k = np.nonzero((v[1:] > 0.5) & (v[:-1] < 0))[0][0]
+    np.testing.assert_allclose(v[k + 1], -0.5 * v[k], rtol=1e-5)  # contacts give by δ = 1e-6 of the impulse
+    assert int(states.status[-1]) == 0
+
+
+def test_every_row_holds():
+    model = uk.load(EVERY_ROW.format(condim=6))
+    ctrl, law, start = jnp.array([0.6]), uk.NCP(), uk.initial_state(model)
+    for steps in (5, 100):
+        state = settled(model, steps, ctrl, law)
+        assert int(state.status) == 0
+        q = dict(zip(model.tree.joint_names, model.tree.joint_qpos, strict=True))
+        assert -0.5 - 1e-7 < state.q[q["arm"]] < 0.3 + 1e-7
+        np.testing.assert_allclose(state.q[-2:], start.q[-2:], atol=1e-9)  # two links and a fixed end leave no freedom
+        found = uk.contacts(model, state, ctrl, law)
+        assert np.asarray(found.distance)[np.asarray(found.active)].min() > -1e-7

@@ -1,0 +1,229 @@
+"""The balance of a step with hard contact at its end: the residual that its solution brings to zero (Dojo, eq. 26).
+
+With everything that touches taken at q⁺ = q ⊕ h v⁺,
+
+    M̂ (v⁺ − v) = h (τ − c) + J⁺ᵀ f,     φ(q⁺) + max(0, −φ(q)) + δ γ = s,     μ J⁺ v⁺ = u,     g(q⁺) = g(q)
+
+and γ s = κ, ξ ∘ η = κ e (`laws.conic.cones`). What was inside at the start is not thrown out, but taken back without
+velocity (`restoring`). What bounces leaves at J⁺ v⁺ = −e J v instead. J⁺ is ∂φ(q ⊕ h v)/∂(h v): it goes through the
+turn of a body within the step, too.
+"""
+
+import dataclasses
+from typing import NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ukemi.constraints.block import Block, Frame, Side
+from ukemi.constraints.contacts import contact_parameters
+from ukemi.constraints.rows import RowKinds, row_map, row_matrix, scalar_blocks
+from ukemi.laws.conic import cones
+from ukemi.laws.conic.cones import Layout, Products, layout, of_cones, of_heads, owned, to_rows, two_sided
+from ukemi.laws.conic.unknowns import Asked, Imbalance, Path, Point
+from ukemi.laws.here import Here, frame_of
+from ukemi.maths import spatial
+from ukemi.mechanics.kinematics import integrate, kinematics, velocities
+from ukemi.model.tree import Tree
+
+SOFT = 1e-6  # δ: metres per second that heads give per impulse, relative to the inverse weight of what they move
+YIELD = 1e-4  # of what takes overlaps back, relative to inverse weights, so that what asks for different things agrees
+SHALLOW = 1e-6  # overlap that is left alone [m]
+
+
+class Rows(NamedTuple):
+    """What constrains a motion, at a pose."""
+
+    phi: Array  # (H,) φ [m] or [rad]
+    mu: Array  # (K, 2)
+    weight: Array  # (H,)
+    held: Array  # (hold,) g
+    restitution: Array  # (H,)
+
+
+class Start(NamedTuple):
+    """What rows ask for that is known at the start of a step, of limits and of the contacts that there are then."""
+
+    inside: Array  # (H,) max(0, −φ(q)) [m]
+    rebound: Array  # (H,) velocity at which a bouncing contact leaves
+    held: Array  # (hold,) g(q)
+    dry: Array  # (dry,) largest impulse of dry friction
+
+
+def frame_after(here: Here, v: Array, duration: Array, contacts_at) -> Frame:
+    """What rows are made from at q ⊕ h v; contacts_at: function of the kinematics there."""
+    model, inputs = here.model, here.inputs
+    q = integrate(model.tree, here.q, v, duration)
+    kin = kinematics(model, q, inputs.mocap_pos, inputs.mocap_quat)
+    return Frame(model, kin, velocities(model.tree, kin.S, v), q, v, contacts_at(kin))
+
+
+class Across(NamedTuple):
+    """∂(tangent at q ⊕ h v)/∂(h v): J_r of rotations, else one."""
+
+    tree: Tree
+    turn: Array  # (n, 3, 3) J_r of the joints that turn freely
+
+    @staticmethod
+    def of(tree: Tree, v: Array, duration: Array) -> "Across":
+        """Over a step at v."""
+        return Across(tree, spatial.right_jacobian(duration * v[tree.quat_dof]))
+
+    def rows(self, J: Array) -> Array:
+        """Rows (..., nv) of Jacobians at the end as those of velocities."""
+        dofs = self.tree.quat_dof
+        for k in range(len(dofs)):
+            first = int(dofs[k, 0])
+            part = spatial.materialize((J[..., first : first + 3, None] * self.turn[k]).sum(-2))
+            J = jnp.concatenate([J[..., :first], part, J[..., first + 3 :]], -1)
+        return J
+
+    def rates(self, v: Array) -> Array:
+        """Velocities (nv,) as seen at the end."""
+        return Across(self.tree, self.turn.mT).rows(v)
+
+
+def blocks_of(frame: Frame) -> list[Block]:
+    """The rows that are not contacts, kind by kind."""
+    return scalar_blocks(frame, together=True)
+
+
+def rows_at(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Rows:
+    """What rows ask for at a frame."""
+    own, empty = layout(frame.model, kinds), jnp.zeros(0, frame.v.dtype)
+    pushes = [block for block in blocks if block.side is Side.PUSH]
+    held = [block.residual for block in blocks if block.side is Side.HOLD]
+    phi, weight = [block.residual - block.margin for block in pushes], [block.weight for block in pushes]
+    other = two_sided(frame.model)
+    if len(other):
+        ends, limits = frame.model.joints.range[frame.model.joints.layout.limit_rows[other, 0]], pushes[-1]
+        phi.append(ends[:, 1] - ends[:, 0] - limits.residual[other] - limits.margin[other])
+        weight.append(limits.weight[other])
+    mu, bounce = [jnp.ones((own.dry, 2), frame.v.dtype)], [jnp.zeros(own.limits, frame.v.dtype)]
+    if kinds.contacts:
+        prm = contact_parameters(frame.model, frame.contacts.pair)
+        # slots without a contact have a distance that is not one
+        phi.append(jnp.where(frame.contacts.active, frame.contacts.distance - prm.margin, 1.0))
+        weight.append(prm.weight)
+        bounce.append(prm.restitution)
+        present = np.arange(kinds.dim) < frame.model.pairs.layout.condim[:, None]
+        friction = jnp.pad(prm.friction[:, : kinds.dim - 1], ((0, 0), (1, 0)))
+        friction = jnp.where(jnp.asarray(present)[frame.contacts.pair], friction, 0.0).reshape(-1)
+        mu.append(of_cones(own, jnp.concatenate([jnp.zeros(kinds.scalar, friction.dtype), friction]))[own.dry :])
+    parts = ([empty, *phi], mu, [empty, *weight], [empty, *held], bounce)
+    return Rows(*(jnp.concatenate(part) for part in parts))
+
+
+def start_of(here: Here, kinds: RowKinds, duration: Array) -> Start:
+    """What is known at the start."""
+    frame = frame_of(here)
+    blocks = blocks_of(frame)
+    rows = rows_at(frame, kinds, blocks)
+    closing = of_heads(layout(here.model, kinds), row_map(frame, kinds, blocks).motion(here.v))
+    dry = [duration * cast(Array, block.bound) for block in blocks if block.side is Side.RUB]
+    rebound = rows.restitution * jnp.maximum(-closing, 0.0)
+    return Start(jnp.maximum(-rows.phi, 0.0), rebound, rows.held, jnp.concatenate([jnp.zeros(0, here.v.dtype), *dry]))
+
+
+def bounces(here: Here, kinds: RowKinds, duration: Array, start: Start, free: Array) -> Array:
+    """Which heads (H,) at the start bounce within the step: those that a motion `free` (nv,) would take inside."""
+    frame = frame_of(here)
+    blocks = blocks_of(frame)
+    rows, J = rows_at(frame, kinds, blocks), row_map(frame, kinds, blocks)
+    return (start.rebound > 0) & (rows.phi + duration * of_heads(layout(here.model, kinds), J.motion(free)) < 0)
+
+
+def matched(own: Layout, start: Start, origin: Array) -> Start:
+    """The same of contacts at the end, which were contacts `origin` (nc,) at the start, −1: none."""
+    place = jnp.concatenate([np.arange(own.limits), own.limits + jnp.maximum(origin, 0)])
+    known = jnp.concatenate([np.ones(own.limits, bool), origin >= 0])
+    inside, rebound = (jnp.where(known, x[place], 0.0) for x in (start.inside, start.rebound))
+    return start._replace(inside=inside, rebound=rebound)
+
+
+# ---- what is asked, and what is left of it ---------------------------------------------------------------------------
+
+
+def faded(phi: Array, width: Array) -> Array:
+    """Share of κ at distances φ: twice differentiable, so that no impulse jumps where contacts begin to count, nor in
+    the middle of what a ball joint's limit allows, where it would push every way.
+    """
+    t = jnp.clip(2 * phi / width - 1, 0.0, 1.0)
+    return 1 - t**3 * (10 - t * (15 - 6 * t))
+
+
+def fading(phi: Array, width: Array) -> Array:
+    """Its derivative."""
+    t = jnp.clip(2 * phi / width - 1, 0.0, 1.0)
+    return -60 / width * t**2 * (1 - t) ** 2
+
+
+def asked(own: Layout, rows: Rows, start: Start, moved: Array, bounce: Array, duration: Array, path: Path) -> Asked:
+    """What is asked of a motion with rows at its end that move at `moved` = J⁺ v⁺ (total,); start: as `matched`."""
+    gap = jnp.where(bounce, duration * (of_heads(own, moved) - start.rebound), rows.phi + start.inside)
+    share = jnp.where(bounce, 1.0, faded(rows.phi, path.width))
+    fade = jnp.where(bounce, 0.0, path.kappa * fading(rows.phi, path.width))
+    aims = path.kappa * share, path.kappa * owned(own, share, 1.0)
+    slip, held = rows.mu * of_cones(own, moved), (rows.held - start.held) / duration
+    return Asked(gap, slip, held, rows.mu, start.dry, rows.weight, SOFT * duration * rows.weight, aims, fade)
+
+
+def residual(own: Layout, kinds: RowKinds, z: Point, asked: Asked, on, missing: Array, pull) -> Imbalance:
+    """What z leaves; on: heads and cones that count; missing: impulse (nv,) that v⁺ needs; pull: f ↦ J⁺ᵀ f."""
+    heads, rubs = on
+    made = cones.products(z.cones, cone_heads(own, z, asked, rubs))
+    f = impulses(own, kinds, z, asked.mu, on)
+    return Imbalance(
+        missing - pull(f),
+        asked.held,
+        jnp.where(heads, asked.gap + asked.delta * z.cones.gamma - z.cones.s, 0.0),
+        jnp.where(rubs[:, None], asked.slip - z.cones.u, 0.0),
+        Products(
+            jnp.where(heads, made.heads - asked.aims[0], 0.0),
+            jnp.where(rubs, made.first - asked.aims[1], 0.0),
+            jnp.where(rubs[:, None], made.rest, 0.0),
+        ),
+    )
+
+
+def cone_heads(own: Layout, z: Point, asked: Asked, rubs: Array) -> Array:
+    """ξ₀ (K,), one where a cone does not count."""
+    return jnp.where(rubs, cones.bounds(own, z.cones.gamma, asked.dry), 1.0)
+
+
+def impulses(own: Layout, kinds: RowKinds, z: Point, mu: Array, on) -> Array:
+    """Impulses (total,) of all rows."""
+    heads, rubs = on
+    f = to_rows(own, kinds.total, jnp.where(heads, z.cones.gamma, 0.0), jnp.where(rubs[:, None], mu * z.cones.y, 0.0))
+    return jnp.concatenate([z.held, f[kinds.hold :]])
+
+
+def bending(here: Here, kinds: RowKinds, v: Array, duration: Array, held: Array) -> Array:
+    """∂(J⁺ᵀ f)/∂v (nv, nv) of impulses `held` (scalar,) of rows that are not contacts, which stay the same."""
+
+    def pulled(v: Array) -> Array:
+        frame = frame_after(here, v, duration, lambda kin: here.contacts)
+        J = row_map(frame, dataclasses.replace(kinds, contacts=0), blocks_of(frame))
+        return Across.of(here.model.tree, v, duration).rows(J.pull(held))
+
+    return jax.jacfwd(pulled)(v)
+
+
+# ---- what was inside before ------------------------------------------------------------------------------------------
+
+
+def restoring(frame: Frame, kinds: RowKinds, deep: Array, inverse: Array, share: float) -> Array:
+    """Displacement (nv,) that takes back a share of the overlaps of heads `deep` (H,), and of equalities' drift.
+
+    inverse: (nv, nv) of M̂.
+    """
+    own, blocks = layout(frame.model, kinds), blocks_of(frame)
+    rows, J = rows_at(frame, kinds, blocks), row_matrix(frame, kinds, blocks)
+    J, firm = jnp.concatenate([J[kinds.holding], of_heads(own, J)]), jnp.concatenate([np.ones(kinds.hold, bool), deep])
+    wanted = jnp.concatenate([-rows.held, -rows.phi - SHALLOW])
+    held = [block.weight for block in blocks if block.side is Side.HOLD]
+    J, yields = jnp.where(firm[:, None], J, 0.0), YIELD * jnp.concatenate([*held, rows.weight])
+    A = J @ inverse @ J.T + jnp.diag(jnp.where(firm, yields, 1.0))
+    return inverse @ (J.T @ jnp.linalg.solve(A, jnp.where(firm, share * wanted, 0.0)))

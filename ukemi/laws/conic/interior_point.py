@@ -1,0 +1,391 @@
+"""The primal–dual interior point method (Dojo, algorithm 2) for a step with contacts at its end.
+
+It differs from the paper in what it seeks: the point of the central path at κ, which depends on nothing but the step's
+data, instead of the first point below a tolerance. So there is no corrector any more once κ is the target, and the line
+search measures the distance from the target. Contacts are found anew at every point that is tried, and their variables
+go with their names.
+
+All is one loop whose turn looks at one point: it takes it, and decides on the next direction, or goes back half way.
+Thus geometry and linear algebra are compiled once.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi.constraints.rows import RowKinds, constant_dofs, row_matrix
+from ukemi.laws.conic import cones, newton
+from ukemi.laws.conic.balance import (
+    SHALLOW,
+    Across,
+    Start,
+    asked,
+    bending,
+    blocks_of,
+    cone_heads,
+    frame_after,
+    impulses,
+    matched,
+    residual,
+    rows_at,
+)
+from ukemi.laws.conic.cones import Cones, Layout, Products, of_cones, of_heads, owned
+from ukemi.laws.conic.memory import Pushes
+from ukemi.laws.conic.newton import Slopes
+from ukemi.laws.conic.unknowns import Asked, Imbalance, Known, Path, Point
+from ukemi.laws.here import Here
+from ukemi.laws.momentum import FreeMotion
+
+INSIDE = 0.99  # τ: share of the way to a cone's boundary that a step may go
+SHORT = 0.1  # after a step shorter than this the next one only centres
+HALVINGS = 10
+STARTS = (1.0, 1.0, 10.0, 0.1)  # scales of starting points in turn, of which the first is warm
+JAMMED = (1e-2, 1e-6)  # steps, of the warm start and of others, after which another start is tried
+WARM = 1e-3  # κ of a warm start, relative to that of a cold one
+STILL = 1e-8  # Jacobian of a head that nothing can move: a rounding error
+
+
+class Settings(NamedTuple):
+    """What bounds the search; static."""
+
+    iterations: int  # of each start
+    tolerance: float  # of residuals, relative to the velocities at hand
+    near: float  # distance from the central path, relative to κ, that counts as on it
+
+
+class Task(NamedTuple):
+    """What is to be solved."""
+
+    kinds: RowKinds
+    layout: Layout
+    here: Here
+    start: Start
+    free: FreeMotion
+    duration: Array
+    path: Path
+    bounce: Array  # (H,) heads at the start that bounce
+    recalled: Pushes
+    detect: Callable  # contacts of kinematics
+
+
+class Found(NamedTuple):
+    """A point that was looked at, in the order of its own contacts."""
+
+    point: Point
+    known: Known
+    asked: Asked
+    head: Array  # (K,) ξ₀
+    off: Imbalance
+    slopes: Slopes
+    residual: Array  # () relative to the velocities at hand
+
+
+class Progress(NamedTuple):
+    """How far the search is."""
+
+    alpha: Array  # () how far it goes, at the next try
+    last: Array  # () how far it went
+    tries: Array
+    residual: Array
+    off_path: Array  # () distance from `excess`
+    excess: Array  # () how far above κ products should be after this iteration, those of slips
+    speed: Array  # () velocities at hand [√J]
+    start: Array  # () which start
+    fresh: Array  # () bool: at a starting point
+    rounds: Array  # () iterations of this start
+    total: Array  # () of all
+    solved: Array
+    stuck: Array
+
+
+class Carry(NamedTuple):
+    """Where the search is, and where it goes."""
+
+    point: Point
+    known: Known
+    change: Point
+    progress: Progress
+
+
+class Solution(NamedTuple):
+    """What the search found."""
+
+    point: Point
+    known: Known
+    iterations: Array
+    solved: Array
+
+
+def solve(settings: Settings, task: Task) -> Solution:
+    """The point of the central path, or the last one that was looked at."""
+
+    def go_on(carry: Carry):
+        return ~carry.progress.solved & ~carry.progress.stuck
+
+    point, known, _, progress = lax.while_loop(go_on, lambda carry: _turn(settings, task, carry), _blank(task))
+    sound = jnp.isfinite(task.free.v).all() & jnp.isfinite(point.v).all()
+    point = point._replace(v=jnp.where(sound, point.v, jnp.nan))
+    return Solution(point, known, progress.total, progress.solved)
+
+
+def _blank(task: Task) -> Carry:
+    """Before the first point."""
+    own, v, zero = task.layout, task.here.v, jnp.zeros((), task.here.v.dtype)
+    H, K, one = len(own.heads), len(own.cones), jnp.ones_like(zero)
+    heads, rubs = jnp.ones(H, v.dtype), jnp.ones(K, v.dtype)
+    none = Cones(heads, heads, jnp.zeros((K, 2), v.dtype), rubs, jnp.zeros((K, 2), v.dtype))
+    point = Point(v, jnp.zeros(task.kinds.hold, v.dtype), none)
+    shapes = jax.eval_shape(task.detect, task.here.kin)
+    contacts = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    on = jnp.zeros(H, bool), jnp.zeros(K, bool)
+    known = Known(contacts, jnp.zeros(task.kinds.contacts, jnp.int32), on, on[0], on[0])
+    no, count = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+    first = jnp.where(task.recalled.valid, 0, 1).astype(jnp.int32)
+    progress = Progress(zero, one, count, one, one, one, one, first, ~no, count, count, no, no)
+    return Carry(point, known, jax.tree.map(jnp.zeros_like, point), progress)
+
+
+def _turn(settings: Settings, task: Task, carry: Carry) -> Carry:
+    """Look at the next point; take it and turn to the next direction, or go back half way."""
+    now = carry.progress
+    tried = jax.tree.map(lambda x, d: x + now.alpha * d, carry.point, carry.change)
+    tried = tried._replace(v=jnp.where(now.fresh, _start(task, now.start), tried.v))
+    found, speed = _look(task, carry, tried)
+    far = _off_path(task, found, now.excess)
+    worse = (found.residual > jnp.maximum(now.residual, 1e-12)) & (far > now.off_path)
+    good, last_try = jnp.isfinite(found.residual) & jnp.isfinite(far), now.tries >= HALVINGS
+    taken = now.fresh | (good & (~worse | last_try))
+
+    def take(_):
+        on_path = _off_path(task, found, jnp.zeros_like(now.excess)) < settings.near
+        solved = (found.residual < settings.tolerance) & on_path
+        nowhere = jax.tree.map(jnp.zeros_like, found.point), jnp.ones_like(now.alpha), jnp.zeros_like(now.excess)
+        change, alpha, excess = lax.cond(solved, lambda: nowhere, lambda: _direction(task, found, now))
+        more = (~now.fresh).astype(jnp.int32)
+        after = now._replace(
+            alpha=alpha,
+            last=jnp.where(now.fresh, 1.0, now.alpha),
+            tries=jnp.zeros_like(now.tries),
+            residual=found.residual,
+            off_path=_off_path(task, found, excess),
+            excess=excess,
+            speed=speed,
+            fresh=jnp.zeros_like(now.fresh),
+            rounds=now.rounds + more,
+            total=now.total + more,
+            solved=solved,
+        )
+        return Carry(found.point, found.known, change, after)
+
+    def go_back(_):
+        return carry._replace(progress=now._replace(alpha=now.alpha / 2, tries=now.tries + 1))
+
+    after = lax.cond(taken, take, go_back, None)
+    return after._replace(progress=_restarted(settings, after.progress, ~taken & last_try))
+
+
+def _restarted(settings: Settings, now: Progress, spent: Array) -> Progress:
+    """At another start where this one leads nowhere."""
+    jammed = ~(now.alpha >= jnp.where(now.start == 0, *JAMMED))  # NaN, too
+    lost = ~now.solved & (spent | (now.rounds >= settings.iterations) | jammed)
+    return now._replace(
+        stuck=lost & (now.start >= len(STARTS) - 1),
+        start=jnp.where(lost, now.start + 1, now.start),
+        fresh=now.fresh | lost,
+        rounds=jnp.where(lost, 0, now.rounds),
+    )
+
+
+def _start(task: Task, start: Array) -> Array:
+    """Velocity (nv,) of a starting point: a warm one goes on as in the last step."""
+    return jnp.where(start == 0, task.here.v + task.duration * task.here.warm, task.free.v)
+
+
+# ---- a point ---------------------------------------------------------------------------------------------------------
+
+
+def _look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
+    """The residual at a point, with the contacts that there are at its end; and the velocities at hand."""
+    kinds, own, here, start, free, h, path = task[:7]
+    frame = frame_after(here, tried.v, h, task.detect)
+    blocks = blocks_of(frame)
+    rows, J = (
+        rows_at(frame, kinds, blocks),
+        Across.of(here.model.tree, tried.v, h).rows(row_matrix(frame, kinds, blocks)),
+    )
+    names = _names(kinds, frame.contacts)
+    origin = _places(_names(kinds, here.contacts), names)
+    bounce = jnp.concatenate([task.bounce[: own.limits], (origin >= 0) & task.bounce[own.limits :][origin]])
+    start, pushes = matched(own, start, origin), of_heads(own, J)
+    wants = asked(own, rows, start, J @ tried.v, bounce, h, path)
+    rubs = rows.mu[:, :, None] * of_cones(own, J)
+    slopes = Slopes(h * pushes, rubs, J[kinds.holding], pushes, rubs, J[kinds.holding])
+    active = jnp.concatenate([np.ones(own.limits, bool), frame.contacts.active[: kinds.contacts]])
+    heads = active & (jnp.abs(pushes) > STILL).any(-1)
+    on = heads, owned(own, heads, True) & (rows.mu > 0).any(-1) & (cones.bounds(own, heads * 1.0, start.dry) > 0)
+    known = Known(frame.contacts, origin, on, bounce, heads & (rows.phi < -SHALLOW))
+    speed = jnp.where(carry.progress.fresh, _speed(task, on, slopes, rows.weight), carry.progress.speed)
+    point = tried._replace(cones=_variables(task, carry, tried.cones, names, wants, on, speed))
+    missing = free.M @ (tried.v - free.v)
+    off = residual(own, kinds, point, wants, on, missing, lambda f: f @ J)
+    size = _size(task, off, rows.weight) / speed
+    return Found(point, known, wants, cone_heads(own, point, wants, on[1]), off, slopes, size), speed
+
+
+def _names(kinds: RowKinds, contacts) -> Array:
+    return contacts.names[: kinds.contacts]
+
+
+def _places(before: Array, now: Array) -> Array:
+    """Where contacts (nc,) were before; −1: they are new."""
+    same = (now[:, None] == before) & (now >= 0)[:, None]
+    return jnp.where(same.any(-1), jnp.argmax(same, -1), -1).astype(jnp.int32)
+
+
+def _speed(task: Task, on, slopes: Slopes, weight: Array) -> Array:
+    """Velocities at hand, times roots of masses [√J]."""
+    free, own = task.free, task.layout
+    moving = jnp.where(on[0], jnp.abs(slopes.heads @ free.v) / jnp.sqrt(weight), 0.0).max(initial=0.0)
+    if own.dry or not len(own.heads):
+        moving = jnp.maximum(moving, (jnp.abs(free.v) * jnp.sqrt(jnp.diagonal(free.M))).max(initial=0.0))
+    return jnp.maximum(moving, jnp.sqrt(task.path.kappa / task.duration))
+
+
+def _variables(task: Task, carry: Carry, old: Cones, names: Array, wants: Asked, on, speed: Array) -> Cones:
+    """Variables in the order of the contacts that there are now. New ones stand on the central path, at the κ of the
+    start or of this iteration.
+    """
+    own, now, h = task.layout, carry.progress, task.duration
+    (heads, rubs), warm = on, now.fresh & (now.start == 0)
+    place = jnp.where(now.fresh, -1, _places(_names(task.kinds, carry.known.contacts), names))
+    old = _in_place(task, old, place)
+    kept_heads = jnp.concatenate([jnp.broadcast_to(~now.fresh, (own.limits,)), place >= 0])
+    kept_rubs = owned(own, kept_heads, True) & ~now.fresh
+    scale = jnp.asarray(STARTS, speed.dtype)[now.start]
+    excess = jnp.where(now.fresh, speed**2 * jnp.where(warm, WARM, scale**2), now.excess)
+    kappa, per_head = task.path.kappa + excess, task.path.kappa + excess * h
+    least = h * speed * scale * jnp.sqrt(wants.weight)
+    recalled = per_head / jnp.maximum(task.recalled.of(names), per_head / jnp.maximum(wants.gap, least))
+    gamma = per_head / jnp.maximum(wants.gap, jnp.where(warm, recalled, least))
+    gamma = jnp.where(heads, jnp.where(kept_heads, old.gamma, gamma), 1.0)
+    s = jnp.where(heads, jnp.where(kept_heads, old.s, per_head / gamma), 1.0)
+    head = jnp.where(rubs, cones.bounds(own, gamma, wants.dry), 1.0)
+    half = kappa / (2 * head)
+    psi = half + jnp.sqrt(half**2 + (wants.slip * wants.slip).sum(-1))
+    y = -head[:, None] * wants.slip / psi[:, None]
+    keep, use = kept_rubs[:, None], rubs[:, None]
+    return Cones(
+        gamma,
+        s,
+        jnp.where(use, jnp.where(keep, old.y, y), 0.0),
+        jnp.where(rubs, jnp.where(kept_rubs, old.psi, psi), 1.0),
+        jnp.where(use, jnp.where(keep, old.u, wants.slip), 0.0),
+    )
+
+
+def _in_place(task: Task, old: Cones, place: Array) -> Cones:
+    """Variables of contacts that were at places (nc,)."""
+    own, nc = task.layout, task.kinds.contacts
+    if not nc:
+        return old
+    from_, per = jnp.maximum(place, 0), (len(own.cones) - own.dry) // nc
+
+    def heads(x: Array) -> Array:
+        return jnp.concatenate([x[: own.limits], x[own.limits :][from_]])
+
+    def rubs(x: Array) -> Array:
+        parts = x[own.dry :].reshape(nc, per, *x.shape[1:])[from_]
+        return jnp.concatenate([x[: own.dry], parts.reshape(nc * per, *x.shape[1:])])
+
+    return Cones(heads(old.gamma), heads(old.s), rubs(old.y), rubs(old.psi), rubs(old.u))
+
+
+# ---- how far from a solution -----------------------------------------------------------------------------------------
+
+
+def _size(task: Task, off: Imbalance, weight: Array) -> Array:
+    """Largest residual, as a velocity times the root of a mass [√J]."""
+    own, M, weight = task.layout, jnp.diagonal(task.free.M), jnp.sqrt(weight)
+    mass = jnp.sqrt(M.mean()) if len(M) else 1.0
+    parts = (
+        jnp.abs(off.force) / jnp.sqrt(M),
+        jnp.abs(off.held) * mass,
+        jnp.abs(off.slack) / (task.duration * weight),
+        jnp.abs(off.slip[: own.dry]) * mass,
+        jnp.abs(off.slip[own.dry :]) / weight[own.owner[own.dry :], None],
+    )
+    return _largest(parts)
+
+
+def _off_path(task: Task, found: Found, excess: Array) -> Array:
+    """Distance of the cone products from κ and an excess, relative to these."""
+    (heads, rubs), off, kappa = found.known.on, found.off.products, task.path.kappa
+    per_head, per_cone = excess * task.duration, excess
+    parts = (
+        jnp.where(heads, jnp.abs(off.heads - per_head), 0.0) / (kappa + per_head),
+        jnp.where(rubs, jnp.abs(off.first - per_cone), 0.0) / (kappa + per_cone),
+        jnp.abs(off.rest) / (kappa + per_cone),
+    )
+    return _largest(parts)
+
+
+def _largest(parts) -> Array:
+    """The largest of arrays that may be empty; NaN if any is."""
+    return jnp.concatenate([jnp.zeros(1), *(part.reshape(-1) for part in parts)]).max()
+
+
+# ---- a direction -----------------------------------------------------------------------------------------------------
+
+
+def _direction(task: Task, found: Found, now: Progress) -> tuple[Point, Array, Array]:
+    """Predictor, then corrector (Dojo, eqs. 51–54): the change, how far it may go, and its excess over κ."""
+    point, known, wants, head, off, slopes, _ = found
+    heads, rubs = known.on
+    aims = Products(*wants.aims, jnp.zeros_like(off.products.rest))
+    made = Products(
+        *(
+            jnp.where(on, x + aim, 0.0)
+            for on, x, aim in zip((heads, rubs, rubs[:, None]), off.products, aims, strict=True)
+        )
+    )
+    M = task.free.M
+    if constant_dofs(task.here.model) is None:  # of loops and of ball joints' limits, which bend much
+        f = impulses(task.layout, task.kinds, point, wants.mu, known.on)[: task.kinds.scalar]
+        M = M - bending(task.here, task.kinds, point.v, task.duration, f)
+    step = newton.solver(newton.system(task.layout, point.cones, head, wants, known.on, M, slopes))
+
+    def towards(excess: Array, second: Products) -> tuple[Point, Array]:
+        heads_off = off.products.heads - excess * task.duration + second.heads
+        first, rest = off.products.first - excess + second.first, off.products.rest + second.rest
+        parts = jnp.where(heads, heads_off, 0.0), jnp.where(rubs, first, 0.0), jnp.where(rubs[:, None], rest, 0.0)
+        return step(off._replace(products=Products(*parts)))
+
+    def reach(change: Point, d_head: Array, tau: float) -> Array:
+        return cones.longest_step(point.cones, head, change.cones, d_head, known.on, tau)
+
+    def mean(products: Products, less: Array | float = 0.0) -> Array:
+        of_heads, of_rubs = jnp.maximum(products.heads - less, 0.0), jnp.maximum(products.first - less, 0.0)
+        total = jnp.where(heads, of_heads, 0.0).sum() / task.duration + jnp.where(rubs, of_rubs, 0.0).sum()
+        return total / jnp.maximum(heads.sum() + rubs.sum(), 1)
+
+    affine, d_head = step(off._replace(products=made))
+    alpha = reach(affine, d_head, 1.0)
+    ahead = jax.tree.map(lambda x, d: x + alpha * d, point.cones, affine.cones)
+    before, after = mean(made), mean(cones.products(ahead, head + alpha * d_head))
+    sigma = jnp.clip(after / jnp.where(before > 0, before, 1.0), 0.0, 1.0) ** 3
+    short = (now.last < SHORT) & ~now.fresh
+    excess = jnp.where(short, jnp.maximum(sigma, 0.5), sigma) * mean(made, task.path.kappa)
+    arrived = ~now.fresh & (now.excess == 0)  # once κ was the target it stays so
+    excess = jnp.where(arrived | (excess <= task.path.kappa), 0.0, excess)
+    corrects = (excess > 0) & ~short
+    second = jax.tree.map(lambda x: jnp.where(corrects, x, 0.0), cones.products(affine.cones, d_head))
+    none = jax.tree.map(jnp.zeros_like, second)
+    (change, d_head), (plain, d_plain) = towards(excess, second), towards(excess, none)
+    alpha, alpha_plain = reach(change, d_head, INSIDE), reach(plain, d_plain, INSIDE)
+    better = (alpha < SHORT) & (alpha_plain > alpha)  # the corrector led out of the cone
+    change = jax.tree.map(lambda x, y: jnp.where(better, y, x), change, plain)
+    return change, jnp.where(better, alpha_plain, alpha), excess

@@ -1,0 +1,88 @@
+"""Newton's step on the residual of a step with cones: one system of the size of the velocities, whatever contacts
+there are (docs/hard_contact.md). Solver and derivative take the same step.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from ukemi.laws.conic import cones
+from ukemi.laws.conic.cones import Cones, Elimination, Layout, owned
+from ukemi.laws.conic.unknowns import Asked, Imbalance, Point
+from ukemi.maths.systems import factored
+
+LOOSE = 1e-10  # by how much redundant equalities yield, relative to their mobility; Newton's iterations take it back
+
+
+class Slopes(NamedTuple):
+    """How gaps, slips and equalities change with velocities, and what impulses pull on."""
+
+    gap: Array  # (H, nv) ∂/∂v⁺
+    slip: Array  # (K, 2, nv)
+    held: Array  # (hold, nv)
+    heads: Array  # (H, nv) what an impulse pulls on
+    rubs: Array  # (K, 2, nv)
+    holds: Array  # (hold, nv)
+
+
+class System(NamedTuple):
+    """The linear system of a Newton step."""
+
+    layout: Layout
+    cones: Cones
+    head: Array  # (K,) ξ₀
+    asked: Asked
+    on: tuple[Array, Array]  # heads and cones that count
+    slopes: Slopes
+    found: Elimination
+    matrix: Array  # (nv + hold, nv + hold)
+
+
+def system(layout: Layout, point: Cones, head: Array, asked: Asked, on, M: Array, slopes: Slopes) -> System:
+    """The system at a point; M: slope of the force (nv, nv) but for the cones' part."""
+    heads, rubs = on
+    found = cones.eliminated(layout, point, head, asked.delta, asked.fade)
+    e, p = (jnp.where(heads, x, 0.0) for x in (found.e, found.p))
+    b, f = (jnp.where(rubs[:, None], x, 0.0) for x in (found.b, found.f))
+    found = found._replace(e=e, p=p, b=b, f=f, E=jnp.where(rubs[:, None, None], found.E, 0.0))
+    nv = len(M)
+    given = p[:, None] * slopes.gap  # −dγ/dv
+    by_head = b[:, :, None] * owned(layout, given)[:, None] + f[:, :, None] * owned(layout, slopes.gap)[:, None]
+    rub = by_head - found.E @ slopes.slip  # −dy/dv
+    W = M + slopes.heads.T @ given + slopes.rubs.reshape(-1, nv).T @ rub.reshape(-1, nv)
+    if len(slopes.held):
+        loose = LOOSE * (slopes.held * slopes.holds).sum(-1).max() * nv / jnp.trace(M)
+        W = jnp.block([[W, -slopes.holds.T], [slopes.held, loose * jnp.eye(len(slopes.held), dtype=W.dtype)]])
+    return System(layout, point, head, asked, on, slopes, found, W)
+
+
+def solver(system: System) -> Callable[[Imbalance], tuple[Point, Array]]:
+    """Function of an imbalance: the change (Point) that a Newton step makes, and that of ξ₀ (K,)."""
+    layout, point, head, asked, (heads, rubs), slopes, found, matrix = system
+    solve, nv = factored(matrix), slopes.gap.shape[1]
+
+    def step(off: Imbalance) -> tuple[Point, Array]:
+        a, c = cones.constants(point, found, off.products)
+        a = jnp.where(heads, a - found.e * off.slack, 0.0)
+        c = jnp.where(rubs[:, None], c + _apply(found.E, off.slip) + found.b * owned(layout, a)[:, None], 0.0)
+        right = a @ slopes.heads + c.reshape(-1) @ slopes.rubs.reshape(-1, nv) - off.force
+        out = solve(jnp.concatenate([right, -off.held]))
+        dv, held = out[:nv], out[nv:]
+        nearer, slid = slopes.gap @ dv, slopes.slip @ dv
+        gamma = jnp.where(heads, a - found.p * nearer, 0.0)
+        by_head = found.b * owned(layout, found.p * nearer)[:, None] + found.f * owned(layout, nearer)[:, None]
+        y = c + _apply(found.E, slid) - by_head
+        du = jnp.where(rubs[:, None], slid + off.slip, 0.0)
+        d_head = owned(layout, gamma)
+        less = off.products._replace(first=off.products.first - owned(layout, asked.fade * nearer))
+        psi = cones.change_of_first(point, head, found, less, d_head, du)
+        s = jnp.where(heads, nearer + off.slack + asked.delta * gamma, 0.0)
+        return Point(dv, held, Cones(gamma, s, y, jnp.where(rubs, psi, 0.0), du)), d_head
+
+    return step
+
+
+def _apply(matrices: Array, vectors: Array) -> Array:
+    return (matrices * vectors[:, None]).sum(-1)

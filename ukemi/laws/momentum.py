@@ -1,0 +1,73 @@
+"""The balance of momentum over a time step, as laws of impulses have it: M̂ (v⁺ − v) = h (τ − c) + impulses.
+
+M̂ = M + h D takes the joints' damping implicitly, as MuJoCo's Euler does, and that of servos where the file asks for an
+implicit integrator.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from ukemi.laws.here import Here, applied, forces
+from ukemi.laws.integrators import INTEGRATORS, damps_joints
+from ukemi.maths.systems import eliminate
+from ukemi.mechanics.dynamics import motion_force, smooth
+from ukemi.mechanics.forces import on_joints
+from ukemi.mechanics.kinematics import Velocities, velocities
+from ukemi.model.records import Model
+
+
+class FreeMotion(NamedTuple):
+    """How a robot moves that nothing stops."""
+
+    M: Array  # (nv, nv) M̂
+    inverse: Array  # (nv, nv) of M̂
+    v: Array  # (nv,) velocity without impulses
+    velocity: Velocities  # before
+
+
+def free_motion(here: Here, duration: Array | None) -> FreeMotion:
+    """The motion over a duration [s]; None: an instant, in which no force acts."""
+    model = here.model
+    dyn = smooth(model, here.kin, here.v)
+    M = dyn.M if duration is None else dyn.M + duration * _damping(here)
+    inverse = eliminate(M, jnp.eye(model.nv, dtype=M.dtype), definite=True)
+    v = here.v if duration is None else here.v + duration * (inverse @ (applied(here) - dyn.bias))
+    return FreeMotion(M, inverse, v, dyn.velocity)
+
+
+def missing_impulse(here: Here, after: Array, duration: Array) -> Array:
+    """Impulse (nv,) that changes the velocity to `after` over a duration: M̂ (v⁺ − v) − h (τ − c)."""
+    model = here.model
+    e = (after - here.v) / duration
+    inertial = motion_force(model, here.kin, e, velocities(model.tree, here.kin.S, here.v))
+    return duration * (inertial + duration * damped(e, here) - applied(here))
+
+
+def damps_by_servos(model: Model) -> bool:
+    """Whether M̂ takes the servos' damping."""
+    layout = model.options.layout
+    return INTEGRATORS[layout.integrator].takes_forces and model.nu > 0 and "actuation" not in layout.disabled
+
+
+def _damping(here: Here) -> Array:
+    """D (nv, nv), of joints and servos. What fluids damp is not symmetric and stays explicit."""
+    model = here.model
+    D = jnp.diag(model.joints.damping if damps_joints(model) else jnp.zeros_like(here.v))
+    if not damps_by_servos(model):
+        return D
+    drive = forces(here)[1]
+    return D - on_joints(model, drive.moment, drive.slope)
+
+
+def damped(x: Array, here: Here) -> Array:
+    """D x (..., nv)."""
+    model = here.model
+    out = model.joints.damping * x if damps_joints(model) else jnp.zeros_like(x)
+    return out + damped_by_servos(x, here) if damps_by_servos(model) else out
+
+
+def damped_by_servos(x: Array, here: Here) -> Array:
+    """The servos' part of D x (..., nv)."""
+    return -forces(here)[1].resistance(x)
