@@ -6,8 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import ukemi as uk
-
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "hard_contact.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 

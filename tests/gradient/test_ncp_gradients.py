@@ -2,7 +2,6 @@
 
 import functools
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,41 +12,66 @@ from tests.scenes.cones import EVERY_ROW, count, moved, outcome, settled
 
 KAPPA, WIDTH = 1e-4, 0.01
 STEP = 3e-7  # of differences: the law bends over distances of κ/γ
+DIRECTIONS = 12
 
 
 @functools.cache
 def scene(condim: int, cone: str):
     model, ctrl = uk.load(EVERY_ROW.format(condim=condim)), jnp.array([0.6])
-    law = uk.NCP(kappa=KAPPA, ahead=WIDTH, cone=cone)
+    law = uk.NCP(kappa=jnp.asarray(KAPPA), ahead=WIDTH, cone=cone)
     return model, settled(model, 20, ctrl, law), ctrl
 
 
-def after(model, at, ctrl, x, law_of):
-    """Where a step leads from a change x; law_of: the law for a relative change of κ."""
-    base = uk.step(model, at, ctrl, law_of(0.0))
-    model, state, ctrl, change = moved(model, at, ctrl, x, law_of)
-    return outcome(model, uk.step(model, state, ctrl, law_of(change)), base)
-
-
 def hard(cone: str):
+    """The law at a relative change of κ."""
     return lambda change: uk.NCP(kappa=KAPPA * (1 + change), ahead=WIDTH, cone=cone)
 
 
-def relaxed(change):
-    return uk.NCP(gradient=uk.CentralPath(kappa=KAPPA * (1 + change), width=WIDTH))
+def relaxed(cone: str):
+    """A harder law whose derivative is that of `hard`."""
+    return lambda change: uk.NCP(gradient=uk.CentralPath(kappa=KAPPA * (1 + change), width=WIDTH), cone=cone)
+
+
+def after(condim: int, cone: str, law_of):
+    """Function of a change of everything: where a step leads."""
+    model, at, ctrl = scene(condim, cone)
+
+    def function(x):
+        there, state, control, change = moved(model, at, ctrl, x, law_of)
+        return outcome(model, uk.step(there, state, control, law_of(change)), at)
+
+    return function
+
+
+@functools.cache
+def along(condim: int) -> np.ndarray:
+    """Directions (k, n) along all of state, controls, κ and parameters together."""
+    return np.random.default_rng(1).standard_normal((DIRECTIONS, count(scene(condim, "elliptic")[0])))
 
 
 @functools.cache
 def differences(condim: int, cone: str) -> np.ndarray:
-    """(2 nv, n) of the hard law at KAPPA."""
-    model, at, ctrl = scene(condim, cone)
-    steps = STEP * jnp.eye(count(model))
+    """Derivative (k, 2 nv) of the hard law along the directions."""
+    function, steps = after(condim, cone, hard(cone)), STEP * jnp.asarray(along(condim))
+    ends = jax.jit(lambda steps: jax.lax.map(function, steps))
+    return (np.asarray(ends(steps)) - np.asarray(ends(-steps))) / (2 * STEP)
+
+
+def derivatives(condim: int, cone: str, law_of):
+    """Where a step leads, pushes (k, 2 nv) along the directions, and a pull (n,) by weights, of one program."""
+    model = scene(condim, cone)[0]
+    weights = np.random.default_rng(2).standard_normal(2 * model.nv)
+    function, zero = after(condim, cone, law_of), jnp.zeros(count(model))
 
     @jax.jit
-    def ends(steps):
-        return jax.lax.map(lambda x: after(model, at, ctrl, x, hard(cone)), steps, batch_size=16)
+    def both(directions):
+        end, push = jax.linearize(function, zero)
+        pull = jax.linear_transpose(push, zero)
+        return end, jax.vmap(push)(directions), pull(jnp.asarray(weights))[0]
 
-    return (np.asarray(ends(steps)) - np.asarray(ends(-steps))).T / (2 * STEP)
+    end, pushed, pulled = map(np.asarray, both(jnp.asarray(along(condim))))
+    np.testing.assert_allclose(along(condim) @ pulled, pushed @ weights, rtol=1e-9, atol=1e-9)
+    return end, pushed
 
 
 def agree(found, wanted, tolerance: float) -> None:
@@ -56,39 +80,36 @@ def agree(found, wanted, tolerance: float) -> None:
 
 @pytest.mark.parametrize("condim, cone", [(6, "elliptic"), pytest.param(4, "pyramidal", marks=pytest.mark.slow)])
 def test_exact_in_everything(condim, cone):
-    """Forward and reverse mode, along all of state, controls, κ and parameters."""
+    """Forward and reverse mode; the motion is bitwise that without derivatives."""
     model, at, ctrl = scene(condim, cone)
     assert int(at.status) == 0
-    zero, weights = jnp.zeros(count(model)), np.random.default_rng(0).standard_normal(2 * model.nv)
-    function = lambda x: after(model, at, ctrl, x, hard(cone))  # noqa: E731
-    J = np.asarray(jax.jit(jax.jacfwd(function))(zero))
-    agree(J, differences(condim, cone), 1e-6)
-    pulled = jax.jit(jax.grad(lambda x: jnp.asarray(weights) @ function(x)))(zero)
-    agree(np.asarray(pulled), weights @ J, 1e-10)
+    agree(derivatives(condim, cone, hard(cone))[1], differences(condim, cone), 1e-6)
 
 
+@pytest.mark.slow  # docs/hard_contact.md has it for a box
 def test_central_path_is_the_softer_law_and_moves_nothing():
     """Its derivative is that of the law at its κ; the motion is bitwise that without it."""
     model, at, ctrl = scene(6, "elliptic")
-    zero = jnp.zeros(count(model))
-
-    def both(x):
-        return after(model, at, ctrl, x, relaxed)
-
-    J = np.asarray(jax.jit(jax.jacfwd(both))(zero))
-    rows = slice(model.nv, None)  # positions move by v⁺, which differs between the two
-    agree(J[rows], differences(6, "elliptic")[rows], 1e-6)
-    plain, ruled = uk.step(model, at, ctrl, uk.NCP()), uk.step(model, at, ctrl, relaxed(0.0))
+    pushed = derivatives(6, "elliptic", relaxed("elliptic"))[1][:, model.nv :]
+    agree(
+        pushed, differences(6, "elliptic")[:, model.nv :], 1e-6
+    )  # positions move by another v⁺
+    laws = uk.NCP(), relaxed("elliptic")(0.0)
+    plain, ruled = (uk.step(model, at, ctrl, law) for law in laws)
     assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(ruled), strict=True))
 
 
-@pytest.mark.slow  # as `identity` has it for all laws; linearize is made of the columns tested above
 def test_the_motion_is_the_same_where_it_is_differentiated():
-    model, at, ctrl = scene(6, "elliptic")
-    law = hard("elliptic")(0.0)
-    plain = uk.step(model, at, ctrl, law)
-    along = eqx.filter_jit(
-        lambda v: jax.jvp(lambda v: uk.step(model, eqx.tree_at(lambda s: s.v, at, v), ctrl, law).v, (v,), (v,))
-    )
-    assert np.array_equal(plain.v, along(at.v)[0])
-    assert np.array_equal(plain.q, uk.linearize(model, at, ctrl, law).next.q)
+    """Bitwise; `linearize` gives the same derivatives."""
+    model = uk.load(BALL)
+    at, law = uk.initial_state(model, v=[1.0, -0.3]), uk.NCP()
+    plain, found = uk.step(model, at, None, law), uk.linearize(model, at, None, law)
+    for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(found.next), strict=True):
+        assert np.array_equal(a, b)
+    pulled = jax.jit(jax.jacrev(lambda v: uk.step(model, uk.initial_state(model, v=v), None, law).v))(at.v)
+    np.testing.assert_allclose(found.A[2:, 2:], pulled, rtol=1e-10, atol=1e-10)
+
+
+BALL = """<mujoco><worldbody><geom type="plane" size="5 5 1" friction=".5"/><body pos="0 0 .1">
+<joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><geom size=".1" mass="1" friction=".5"/></body>
+</worldbody></mujoco>"""
