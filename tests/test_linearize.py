@@ -160,7 +160,7 @@ def test_built_in_models(name):
 @pytest.mark.parametrize("method", [uk.Soft(), uk.LCP()], ids=["Soft", "LCP"])
 def test_more_contacts_than_are_worked_on_at_a_time(method):
     """A plate on 36 feet, of 37 slots: chunks of 8, of which the last one overlaps."""
-    feet = "".join(f'<geom size=".02" pos="{0.1 * i} {0.1 * j} -.05" condim="3"/>' for i in range(6) for j in range(6))
+    feet = "".join(f'<geom size=".02" pos="{.1 * i} {.1 * j} -.05" condim="3"/>' for i in range(6) for j in range(6))
     plate = f'<body pos="0 0 .0697"><freejoint/><geom type="box" size=".3 .3 .02" pos=".25 .25 0"/>{feet}</body>'
     ground = '<geom type="plane" size="9 9 1" friction=".6" contype="1"/>'
     quiet = '<default><geom contype="0" conaffinity="1"/></default>'

@@ -8,20 +8,8 @@ from ukemi.files import source, support
 
 NAMES = source.builtin_names()
 ACTUATORS = {
-    "ball": 0,
-    "box": 0,
-    "pendulum": 1,
-    "double_pendulum": 2,
-    "cartpole": 1,
-    "billiards": 0,
-    "hopper": 3,
-    "half_cheetah": 6,
-    "walker": 6,
-    "ant": 8,
-    "humanoid": 21,
-    "quadruped": 12,
-    "arm": 7,
-    "quadrotor": 4,
+    "ball": 0, "box": 0, "pendulum": 1, "double_pendulum": 2, "cartpole": 1, "billiards": 0, "hopper": 3,
+    "half_cheetah": 6, "walker": 6, "ant": 8, "humanoid": 21, "quadruped": 12, "arm": 7, "quadrotor": 4,
 }
 
 

@@ -74,7 +74,7 @@ def test_no_module_imports_itself_in_the_end():
     done, path = set(), []
 
     def visit(name):
-        assert name not in path, f"cycle: {[*path[path.index(name) :], name]}"
+        assert name not in path, f"cycle: {[*path[path.index(name):], name]}"
         if name in done:
             return
         path.append(name)

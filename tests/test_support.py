@@ -173,36 +173,22 @@ SUPPORTED = [
     *(dict(flags=f"{name}='enable'") for name in ("energy", "fwdinv", "invdiscrete")),
     dict(option="density='1.2' viscosity='0.1' wind='1 0 0'"),
     dict(option="wind='1 0 0' magnetic='1 0 0'", ball="fluidshape='ellipsoid'"),
-    dict(
-        joint="armature='1' damping='1' stiffness='2' springref='1' frictionloss='1' limited='true' range='0 1' "
-        "actuatorfrcrange='-1 1' actuatorgravcomp='true' ref='1' margin='.1'",
-        body="gravcomp='1'",
-    ),
+    dict(joint="armature='1' damping='1' stiffness='2' springref='1' frictionloss='1' limited='true' range='0 1' "
+         "actuatorfrcrange='-1 1' actuatorgravcomp='true' ref='1' margin='.1'", body="gravcomp='1'"),
     *(
         dict(actuator=f"<{kind} {target}/>")
-        for kind in (
-            "motor",
-            "position kp='2' kv='1' timeconst='.1'",
-            "velocity",
-            "intvelocity actrange='-1 1'",
-            "damper ctrlrange='0 1'",
-            "cylinder timeconst='1' area='2'",
-            "motor ctrlrange='-1 1' gear='2'",
-            "general dyntype='filter' gaintype='affine' biastype='affine' actlimited='true' "
-            "actrange='-1 1' actearly='true' forcerange='-2 2' forcelimited='true'",
-            "general dyntype='filterexact' nsample='3'",
-        )
+        for kind in ("motor", "position kp='2' kv='1' timeconst='.1'", "velocity", "intvelocity actrange='-1 1'",
+                     "damper ctrlrange='0 1'", "cylinder timeconst='1' area='2'", "motor ctrlrange='-1 1' gear='2'",
+                     "general dyntype='filter' gaintype='affine' biastype='affine' actlimited='true' "
+                     "actrange='-1 1' actearly='true' forcerange='-2 2' forcelimited='true'",
+                     "general dyntype='filterexact' nsample='3'")
         for target in ("joint='h'", "jointinparent='b'", "site='tip'", "site='tip' refsite='world'")
     ),
-    dict(
-        equality="<connect body1='ball' body2='hand' anchor='0 0 0'/><weld body1='ball' body2='upper'/>"
-        "<joint joint1='h'/><joint joint1='h' joint2='s' polycoef='0 1 2 3 4'/><weld site1='tip' site2='world'/>"
-    ),
-    dict(
-        floor="condim='6' priority='1' solmix='2' solref='-100 -10' margin='.1' gap='.05'",
-        contact="<pair geom1='ball' geom2='upper' condim='4' solreffriction='.1 1'/>"
-        "<exclude body1='ball' body2='lower'/>",
-    ),
+    dict(equality="<connect body1='ball' body2='hand' anchor='0 0 0'/><weld body1='ball' body2='upper'/>"
+         "<joint joint1='h'/><joint joint1='h' joint2='s' polycoef='0 1 2 3 4'/><weld site1='tip' site2='world'/>"),
+    dict(floor="condim='6' priority='1' solmix='2' solref='-100 -10' margin='.1' gap='.05'",
+         contact="<pair geom1='ball' geom2='upper' condim='4' solreffriction='.1 1'/>"
+         "<exclude body1='ball' body2='lower'/>"),
     dict(world="<body name='hook' mocap='true'><geom type='box' size='.1 .1 .1'/></body>"),
     # What cannot change the motion, for its own reason each time.
     dict(tendon=FIXED.format("")),

@@ -46,18 +46,13 @@ def structure(rng: np.random.Generator) -> Structure:
         shape, dim = rng.choice(SHAPES), int(rng.choice([1, 3, 4, 6]))
         links.append(Link(parent, str(joints), str(shape), dim, *(rng.random(2) < 0.5), str(rng.choice(ACTUATORS))))
     cone, integrator = rng.choice(["pyramidal", "elliptic"]), rng.choice(["Euler", "implicit", "implicitfast", "RK4"])
-    return Structure(
-        tuple(links), str(rng.choice(EQUALITIES)), str(cone), str(integrator), True, bool(rng.random() < 0.3)
-    )
+    return Structure(tuple(links), str(rng.choice(EQUALITIES)), str(cone), str(integrator), True, bool(rng.random() < 0.3))
 
 
 def family(rng: np.random.Generator, seed: int, count: int) -> list[str]:
     """Models that share one program: what they hold is drawn once, their numbers differ."""
     drawn, shape = structure(rng), int(rng.integers(2**31))
-    return [
-        enriched(write(drawn, seed + k), np.random.default_rng(shape), np.random.default_rng([seed, k]))
-        for k in range(count)
-    ]
+    return [enriched(write(drawn, seed + k), np.random.default_rng(shape), np.random.default_rng([seed, k])) for k in range(count)]
 
 
 def enriched(text: str, shape: np.random.Generator, rng: np.random.Generator) -> str:
@@ -79,29 +74,19 @@ def enriched(text: str, shape: np.random.Generator, rng: np.random.Generator) ->
         for geom in geoms:
             geom.set("solref", f"{-rng.uniform(100, 5000):.4g} {-rng.uniform(1, 50):.4g}")
     if shape.random() < 0.3:
-        lead = ET.SubElement(
-            world, "body", name="lead", mocap="true", pos=" ".join(f"{x:.4g}" for x in rng.normal(size=3) * 0.2)
-        )
+        lead = ET.SubElement(world, "body", name="lead", mocap="true", pos=" ".join(f"{x:.4g}" for x in rng.normal(size=3) * 0.2))
         ET.SubElement(lead, "geom", size="0.06")
         hold = root.find("equality")
         if hold is not None and shape.random() < 0.5:
-            tie = ET.SubElement(
-                hold, "connect", body1="b0", body2="lead", anchor="0 0 0", solref=f"{rng.uniform(0.02, 0.1):.4g} 1"
-            )
+            tie = ET.SubElement(hold, "connect", body1="b0", body2="lead", anchor="0 0 0", solref=f"{rng.uniform(0.02, 0.1):.4g} 1")
             if shape.random() < 0.5:
                 tie.tag = "weld"
     for drive in root.iterfind("actuator/motor[@joint]"):
         if shape.random() < 0.5:
             drive.tag = "general"
-            drive.attrib |= {
-                "dyntype": str(shape.choice(["integrator", "filter"])),
-                "dynprm": f"{rng.uniform(0.01, 0.3):.4g}",
-            }
+            drive.attrib |= {"dyntype": str(shape.choice(["integrator", "filter"])), "dynprm": f"{rng.uniform(0.01, 0.3):.4g}"}
             if shape.random() < 0.5:
-                drive.attrib |= {
-                    "actlimited": "true",
-                    "actrange": f"{-rng.uniform(0.1, 1):.4g} {rng.uniform(0.1, 1):.4g}",
-                }
+                drive.attrib |= {"actlimited": "true", "actrange": f"{-rng.uniform(0.1, 1):.4g} {rng.uniform(0.1, 1):.4g}"}
     return ET.tostring(root, encoding="unicode")
 
 

@@ -66,7 +66,9 @@ def random_problem(pair, n, seed):
     rng = np.random.default_rng(seed)
 
     def draw():
-        return stack([Shape(rng.uniform(-0.2, 0.2, 3), rotation(rng), rng.uniform(0.1, 0.3, 3)) for _ in range(n)])
+        return stack(
+            [Shape(rng.uniform(-0.2, 0.2, 3), rotation(rng), rng.uniform(0.1, 0.3, 3)) for _ in range(n)]
+        )
 
     a, b = draw(), draw()
     k = PAIRS[pair].points
@@ -158,8 +160,7 @@ def test_derivatives_are_finite_at_degenerate_poses(pair):
 
 
 @pytest.mark.parametrize(
-    "pair",
-    [("plane", "cylinder"), ("sphere", "box"), ("capsule", "capsule"), ("cylinder", "box")],
+    "pair", [("plane", "cylinder"), ("sphere", "box"), ("capsule", "capsule"), ("cylinder", "box")],
     ids="-".join,
 )
 def test_float32_derivatives_are_finite_and_close(pair):

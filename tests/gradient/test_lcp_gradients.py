@@ -101,9 +101,7 @@ def sliding():
     state, inputs = random_states(model, 4, seed=2, method=LCP)[3]
 
     def at(x):
-        return uk.State(
-            state.q + x[: model.nv], state.v + x[model.nv :], state.act, state.time, state.status, state.cache
-        )
+        return uk.State(state.q + x[: model.nv], state.v + x[model.nv :], state.act, state.time, state.status, state.cache)
 
     return model, at, inputs
 
@@ -140,9 +138,7 @@ def test_derivatives_of_linearize_are_differences(sliding):
 def test_linearize_has_no_reverse_mode():
     model = uk.load(BALL.format(e=0))
     with pytest.raises(uk.GradientError, match="no reverse mode"):
-        jax.eval_shape(
-            jax.grad(lambda v: uk.linearize(model, uk.initial_state(model, v=v), None, LCP).A.sum()), jnp.zeros(6)
-        )
+        jax.eval_shape(jax.grad(lambda v: uk.linearize(model, uk.initial_state(model, v=v), None, LCP).A.sum()), jnp.zeros(6))
 
 
 @pytest.mark.optimized

@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501  XML reads better unbroken
 
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,9 +24,7 @@ SMOOTH = {
 def short_loss(name: str, steps: int):
     """Loss of a short rollout as a function of positions (tangent) and velocities, and where to take it."""
     body, v = SMOOTH[name]
-    more = (
-        '<equality><connect body1="b" body2="c" anchor=".1 .05 .02"/></equality>' if name == "two joined bodies" else ""
-    )
+    more = '<equality><connect body1="b" body2="c" anchor=".1 .05 .02"/></equality>' if name == "two joined bodies" else ""
     model = uk.load(scene(body, more=more))
     at = uk.initial_state(model, v=v if v is not None else 0.3 * np.arange(1.0, model.nv + 1))
     target = np.random.default_rng(3).normal(size=2 * model.nv)
@@ -47,7 +46,9 @@ def test_hessian_on_smooth_scenes(name):
     assert np.isfinite(H).all()
     np.testing.assert_allclose(H, H.T, atol=1e-8 * np.abs(H).max())
     h = 1e-5
-    columns = [(8 * (slope(d) - slope(-d)) - (slope(2 * d) - slope(-2 * d))) / (12 * h) for d in h * np.eye(len(zero))]
+    columns = [
+        (8 * (slope(d) - slope(-d)) - (slope(2 * d) - slope(-2 * d))) / (12 * h) for d in h * np.eye(len(zero))
+    ]
     np.testing.assert_allclose(H, np.array(columns).T, atol=1e-5 * np.abs(H).max())
 
 

@@ -38,74 +38,21 @@ def scene(name: str, model, *effects: str) -> None:
 
 S = features.scene
 BODY = ("bodies.mass", "bodies.inertia", "bodies.ipos", "bodies.quat", "options.gravity", "options.timestep")
-CONTACT = (
-    "geoms.pos",
-    "geoms.size",
-    "geoms.friction",
-    "geoms.solref",
-    "geoms.solimp",
-    "geoms.margin",
-    "bodies.invweight",
-)
+CONTACT = ("geoms.pos", "geoms.size", "geoms.friction", "geoms.solref", "geoms.solimp", "geoms.margin", "bodies.invweight")
 JOINT = ("joints.damping", "joints.stiffness", "joints.range", "joints.frictionloss", "joints.invweight", "joints.pos")
 for integrator, cone in zip(features.INTEGRATORS, ("pyramidal", "elliptic", "pyramidal", "elliptic"), strict=True):
     option = f'integrator="{integrator}" cone="{cone}" timestep=".005"'
-    scene(
-        f"{integrator}, {cone}",
-        S(features.EVERYTHING, option, features.EVERYTHING_MORE),
-        "ctrl",
-        *BODY,
-        *CONTACT,
-        *JOINT,
-        "equalities.data",
-        "actuators.gain",
-    )
-FRICTION = (
-    'condim="6" friction=".8 .02 .01"',
-    'condim="4" friction=".9 .03 .02"',
-    'condim="3" friction=".5 .01 .01"',
-    'condim="1"',
-)
+    scene(f"{integrator}, {cone}", S(features.EVERYTHING, option, features.EVERYTHING_MORE), "ctrl", *BODY, *CONTACT, *JOINT, "equalities.data", "actuators.gain")
+FRICTION = ('condim="6" friction=".8 .02 .01"', 'condim="4" friction=".9 .03 .02"', 'condim="3" friction=".5 .01 .01"', 'condim="1"')
 for cone in features.CONES:
-    scene(
-        f"contact dimensions, {cone}",
-        S(features.objects(FRICTION[3], *FRICTION[:3]), f'cone="{cone}" impratio="3"'),
-        *BODY,
-        *CONTACT,
-        "options.impratio",
-    )
-scene(
-    "equalities",
-    S(
-        features.TWO_ARMS,
-        more=f'<equality>{features.EQUALITIES["all at once"]}<connect body1="b" body2="c" anchor=".1 0 .1" {features.SOFTNESS}/></equality>',
-    ),
-    "equalities.data",
-    "equalities.solref",
-    "equalities.solimp",
-    "sites.pos",
-    "sites.quat",
-    "bodies.invweight",
-)
+    scene(f"contact dimensions, {cone}", S(features.objects(FRICTION[3], *FRICTION[:3]), f'cone="{cone}" impratio="3"'), *BODY, *CONTACT, "options.impratio")
+scene("equalities", S(features.TWO_ARMS, more=f'<equality>{features.EQUALITIES["all at once"]}<connect body1="b" body2="c" anchor=".1 0 .1" {features.SOFTNESS}/></equality>'), "equalities.data", "equalities.solref", "equalities.solimp", "sites.pos", "sites.quat", "bodies.invweight")
 scene("joints", S(features.chain(
     features.BALL.format('limited="true" range="0 25" stiffness="2" damping=".1" armature=".02"'),
     features.SLIDE.format('limited="true" range="-.1 .2" margin=".05" frictionloss="2" ref=".1" solreflimit="-300 -20"'),
     features.HINGE.format('frictionloss=".3" springref="20" stiffness="3" solreffriction=".1 .5" solimpfriction=".4 .6 .1 .3 2"') + features.BALL.format('frictionloss=".05"'),
 )), *BODY, *JOINT, "joints.margin", "joints.solref_limit", "joints.solimp_limit", "joints.solref_friction", "joints.solimp_friction", "joints.armature", "joints.axis", "joints.qpos0", "joints.qpos_spring")  # fmt: skip
-scene(
-    "actuators",
-    lambda: forces.build(
-        integrator="implicitfast", actuator=forces.actuators(["hinge", "site on mocap"], forces.KINDS)
-    ),
-    "act",
-    "ctrl",
-    "mocap_quat",
-    "actuators.gain",
-    "actuators.bias",
-    "actuators.time_constant",
-    "actuators.gear",
-    "sites.quat",
-)
+scene("actuators", lambda: forces.build(integrator="implicitfast", actuator=forces.actuators(["hinge", "site on mocap"], forces.KINDS)), "act", "ctrl", "mocap_quat", "actuators.gain", "actuators.bias", "actuators.time_constant", "actuators.gear", "sites.quat")
 scene("mocap and explicit pairs", S(features.FLOOR.format("") + """
     <body name="hand" mocap="true" pos="0 0 .5" quat=".9 .2 0 0"><geom type="box" size=".2 .2 .02"/></body>
     <body name="tool" pos="0 0 .6"><freejoint/><geom name="tool" size=".05" contype="0" conaffinity="0"/></body>
@@ -163,11 +110,7 @@ SHAPES = {
 def test_pairs_of_shapes_in_contact(pair):
     """Two shapes pressed together: what is under, and what is turned some way over it."""
     first, second = pair
-    under = (
-        '<geom type="plane" size="2 2 1"/>'
-        if first == "plane"
-        else f'<body pos="0 0 -.1"><joint type="ball" pos="0 0 -.1" damping="1" stiffness="9"/><geom {SHAPES[first]} friction=".8 .01 .01" condim="6"/></body>'
-    )
+    under = '<geom type="plane" size="2 2 1"/>' if first == "plane" else f'<body pos="0 0 -.1"><joint type="ball" pos="0 0 -.1" damping="1" stiffness="9"/><geom {SHAPES[first]} friction=".8 .01 .01" condim="6"/></body>'
     over = f'<body pos="0 0 .06" euler="{0 if first == "plane" else 20} 15 0"><freejoint/><geom {SHAPES[second]} friction=".6 .01 .01"/></body>'
     report = check(S(under + over, 'gravity="0 0 -30"'), "geoms.size", "geoms.friction", samples=12, share=0.3)
     assert report.touching >= 6
@@ -325,9 +268,7 @@ def rollout_loss(model: uk.Model, method: uk.Soft, ctrls, weights):
     def loss(x, shift, factor, state):
         from ukemi.mechanics.kinematics import difference, integrate
 
-        heavier = dataclasses.replace(
-            model, bodies=dataclasses.replace(model.bodies, mass=model.bodies.mass * (1 + factor))
-        )
+        heavier = dataclasses.replace(model, bodies=dataclasses.replace(model.bodies, mass=model.bodies.mass * (1 + factor)))
         q = integrate(model.tree, state.q, x[: model.nv], 1.0)
         there = uk.State(q, state.v + x[model.nv :], state.act, state.time, state.status, state.cache)
         states = uk.rollout(heavier, there, ctrls + shift, method)
@@ -407,9 +348,7 @@ def test_inverse_has_the_derivative_of_differences():
 
         n = model.nv
         q = integrate(model.tree, state.q, x[:n], 1.0)
-        heavier = dataclasses.replace(
-            model, bodies=dataclasses.replace(model.bodies, mass=model.bodies.mass * (1 + x[3 * n]))
-        )
+        heavier = dataclasses.replace(model, bodies=dataclasses.replace(model.bodies, mass=model.bodies.mass * (1 + x[3 * n])))
         there = uk.initial_state(heavier, q=q, v=state.v + x[n : 2 * n])
         return uk.inverse(heavier, there, acceleration + x[2 * n : 3 * n])
 

@@ -77,9 +77,7 @@ def test_rank_deficient_contacts_push_along_their_normal(name):
     model = uk.load(scene(f"<body><freejoint/>{first}</body><body><freejoint/>{second}</body>", 'gravity="0 0 0"'))
     normal = int(np.argmax(pose[:3]))
     at = uk.initial_state(model, q=[0, 0, 0, 1, 0, 0, 0, *pose])
-    f = lambda x: uk.step(model, place(model, at, jnp.zeros(24).at[6 + normal].set(x)), None, uk.Soft(**PRECISE)).v[
-        6 + normal
-    ]  # noqa: E731
+    f = lambda x: uk.step(model, place(model, at, jnp.zeros(24).at[6 + normal].set(x)), None, uk.Soft(**PRECISE)).v[6 + normal]  # noqa: E731
     both = quick(jax.value_and_grad(f))
     slope = float(both(0.0)[1])
     assert slope < 0
@@ -98,10 +96,7 @@ def test_friction_at_zero_slip(dim, cone):
 @pytest.mark.parametrize("cone", few(["pyramidal", "elliptic"], "pyramidal"))
 def test_all_six_dimensions_of_a_contact(cone):
     """Sliding, turning and rolling at once, each against its own friction."""
-    ball = (
-        FLOOR.format(".8 .03 .02")
-        + '<body pos="0 0 .0996"><freejoint/><geom size=".1" condim="6" friction=".8 .03 .02" mass="1"/></body>'
-    )
+    ball = FLOOR.format(".8 .03 .02") + '<body pos="0 0 .0996"><freejoint/><geom size=".1" condim="6" friction=".8 .03 .02" mass="1"/></body>'
     model = uk.load(scene(ball, f'cone="{cone}"'))
     for v in ([0.5, 0.2, 0, 1, -2, 3], [1e-4, 0, 0, 0, 1e-4, 1e-4]):
         J = assert_exact(model, uk.initial_state(model, v=v))
@@ -127,11 +122,7 @@ def speed_and_slopes(model: uk.Model, q, v):
 @SOLIMP
 def test_a_joint_exactly_at_its_limit(solimp):
     """The derivative of one side: none within the limit, that of the limit's spring beyond it."""
-    model = uk.load(
-        scene(
-            f'<body><joint axis="0 1 0" limited="true" range="-30 30" solimplimit="{solimp}"/><geom size=".1" pos=".3 0 0"/></body>'
-        )
-    )
+    model = uk.load(scene(f'<body><joint axis="0 1 0" limited="true" range="-30 30" solimplimit="{solimp}"/><geom size=".1" pos=".3 0 0"/></body>'))
     limit = float(model.joints.range[0, 1])
     at, inside, outside = (speed_and_slopes(model, limit + d, 0.1) for d in (0.0, -1e-9, 1e-9))
     for found in (at, inside, outside):
@@ -144,10 +135,7 @@ def test_a_joint_exactly_at_its_limit(solimp):
 @pytest.mark.parametrize("speed", [-0.5, 0.0, 0.5])
 def test_contact_just_opening_and_closing(solimp, speed):
     """At distance zero the derivative is finite and that of one of the two sides."""
-    body = (
-        FLOOR.format(1).replace("/>", f' solimp="{solimp}"/>')
-        + f'<body><joint type="slide" axis="0 0 1"/><geom size=".1" solimp="{solimp}"/></body>'
-    )
+    body = FLOOR.format(1).replace("/>", f' solimp="{solimp}"/>') + f'<body><joint type="slide" axis="0 0 1"/><geom size=".1" solimp="{solimp}"/></body>'
     model = uk.load(scene(body))
     at, above, below = (np.array(speed_and_slopes(model, 0.1 + d, speed)[0]) for d in (0.0, 1e-10, -1e-10))
     assert np.isfinite([at, above, below]).all()
@@ -180,9 +168,7 @@ def test_every_contact_answers_to_its_distance_and_sizes():
     for k, (lower, upper) in enumerate(pairs):  # side by side, each pair seeing only itself
         alone = f'<geom contype="{1 << k}" conaffinity="{1 << k}" '
         below += TOUCHING[lower].replace("<geom ", alone)
-        above += (
-            f'<body pos="0 0 .0998"><joint type="slide" axis="0 0 1"/>{UPPER[upper].replace("<geom ", alone)}</body>'
-        )
+        above += f'<body pos="0 0 .0998"><joint type="slide" axis="0 0 1"/>{UPPER[upper].replace("<geom ", alone)}</body>'
     model = uk.load(scene(below + above))
 
     @quick
@@ -203,11 +189,7 @@ def test_every_contact_answers_to_its_distance_and_sizes():
 
 def test_gradients_drop_no_contact():
     """Status, contacts and next state are those of the plain step, also where contacts are many."""
-    balls = "".join(
-        f'<body pos="{0.1997 * k} {0.1997 * j} .0996"><freejoint/><geom size=".1"/></body>'
-        for k in range(4)
-        for j in range(3)
-    )
+    balls = "".join(f'<body pos="{0.1997 * k} {0.1997 * j} .0996"><freejoint/><geom size=".1"/></body>' for k in range(4) for j in range(3))
     model = uk.load(scene(FLOOR.format(1) + balls), contacts=40)
     at = uk.initial_state(model)
     plain = uk.step(model, at)

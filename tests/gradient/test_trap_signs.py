@@ -43,15 +43,11 @@ def test_integrators_are_not_off_by_factors(integrator):
     at = uk.initial_state(model, q=q, v=3 * rng.normal(size=model.nv))
     assert_exact(model, at, tolerance=1e-8)
 
-
 @pytest.mark.parametrize("solver", few(["Newton", "CG", "PGS"], "Newton"))
 @pytest.mark.parametrize("kind", few(["connect", "weld"], "weld"))
 def test_equalities_have_the_right_sign_under_every_solver(kind, solver):
     anchor = ' anchor=".1 .05 .02"' if kind == "connect" else ""
-    off = scene(
-        ARMS.replace("<geom", '<geom contype="0" conaffinity="0"'),
-        more=f'<equality><{kind} body1="b" body2="c"{anchor}/></equality>',
-    )
+    off = scene(ARMS.replace("<geom", '<geom contype="0" conaffinity="0"'), more=f'<equality><{kind} body1="b" body2="c"{anchor}/></equality>')
     model = uk.load(off)
     rng = np.random.default_rng(2)
     at = uk.initial_state(model, v=0.3 * rng.normal(size=model.nv))
@@ -94,9 +90,7 @@ def test_applied_wrenches_have_a_gradient():
 
 
 # ---- rotations -------------------------------------------------------------------------------------------------------
-BALL_SERVO = (
-    '<actuator><general joint="{}" gear="1 .5 .2" gainprm="3" biastype="affine" biasprm="0 -3 -.1"/></actuator>'
-)
+BALL_SERVO = '<actuator><general joint="{}" gear="1 .5 .2" gainprm="3" biastype="affine" biasprm="0 -3 -.1"/></actuator>'
 
 
 @pytest.mark.parametrize("turn", [0.0, 1e-9, 1e-5, np.pi - 1e-3, np.pi - 1e-9, np.pi, np.pi + 1e-3])
@@ -116,9 +110,7 @@ def test_rotations_at_the_identity_and_at_half_a_turn(turn):
 
 @pytest.mark.parametrize("upright", [True, False])
 def test_a_free_body_upright_and_upside_down(upright):
-    model = uk.load(
-        scene(FLOOR.format("1 .01 .01") + '<body pos="0 0 .0997"><freejoint/><geom type="box" size=".1 .2 .1"/></body>')
-    )
+    model = uk.load(scene(FLOOR.format("1 .01 .01") + '<body pos="0 0 .0997"><freejoint/><geom type="box" size=".1 .2 .1"/></body>'))
     q = np.array([0, 0, 0.0997, *([1, 0, 0, 0] if upright else [0, 1, 0, 0])])
     assert_exact(model, uk.initial_state(model, q=q, v=[0.1, 0, 0, 0, 0.1, 0.2]))
 
@@ -153,8 +145,7 @@ def test_unlimited_ranges_do_not_turn_into_nan():
 def test_mass_ratios_of_a_million(masses, cone):
     """A heavy ball on a light one on the floor, and the other way round."""
     body = FLOOR.format(".7 .01 .01") + "".join(
-        f'<body pos=".003 0 {z}"><freejoint/><geom size=".1" mass="{mass}"/></body>'
-        for z, mass in zip((0.0996, 0.2992), masses)
+        f'<body pos=".003 0 {z}"><freejoint/><geom size=".1" mass="{mass}"/></body>' for z, mass in zip((0.0996, 0.2992), masses)
     )
     model = uk.load(scene(body, f'cone="{cone}"'))
     at = uk.initial_state(model, v=0.01 * np.random.default_rng(0).normal(size=12))

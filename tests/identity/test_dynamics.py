@@ -50,11 +50,7 @@ def test_inverse_of_forward_is_the_applied_force(name):
     now, tau = mapped(both, batch, inputs)
     given = mapped(lambda s, u: applied(model, kinematics.of_state(model, s, u), u, s.v), batch, inputs)
     expected = now.actuation.qfrc - now.passive.held + given
-    scale = (
-        np.abs(now.smooth.bias).max()
-        + np.abs(expected).max()
-        + np.abs(now.smooth.M).max() * np.abs(now.solution.acceleration).max()
-    )
+    scale = np.abs(now.smooth.bias).max() + np.abs(expected).max() + np.abs(now.smooth.M).max() * np.abs(now.solution.acceleration).max()
     assert np.abs(tau - expected).max() < 1e-10 * scale
 
 
@@ -175,9 +171,7 @@ def test_numpy_goes_in():
     assert uk.rollout(model, state, np.zeros((3, model.nu))).q.shape == (3, model.nq)
 
 
-@pytest.mark.parametrize(
-    "name", ["ukemi/humanoid", "ukemi/billiards", pytest.param("shared/a1", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["ukemi/humanoid", "ukemi/billiards", pytest.param("shared/a1", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
 def test_contact_forces_sum_to_the_constraint_force(name, cone):
     """The reported world-frame forces and torques, applied to the bodies, are the generalised contact force."""
@@ -203,9 +197,7 @@ def test_contact_forces_sum_to_the_constraint_force(name, cone):
     assert seen > 10
 
 
-@pytest.mark.parametrize(
-    "name", ["ukemi/humanoid", "ukemi/billiards", "shared/cassie", "gymnasium/hopper", "dm_control/humanoid"]
-)
+@pytest.mark.parametrize("name", ["ukemi/humanoid", "ukemi/billiards", "shared/cassie", "gymnasium/hopper", "dm_control/humanoid"])
 def test_energy_is_that_of_mujoco(name):
     m, model, samples, batch, _ = states(name)
     m.opt.enableflags |= int(mujoco.mjtEnableBit.mjENBL_ENERGY)

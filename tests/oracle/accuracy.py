@@ -1,6 +1,6 @@
 """Measure the agreement with MuJoCo on every model and write docs/accuracy.md.
 
-python -m tests.oracle.accuracy [STATES]
+    python -m tests.oracle.accuracy [STATES]
 """
 
 import datetime

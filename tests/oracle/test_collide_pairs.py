@@ -51,13 +51,15 @@ def test_same_contacts_at_aligned_poses(a, b):
     shapes_a, shapes_b = grid_poses(BATCH, seed=2)
     if (a, b) == ("plane", "capsule"):
         # an upright capsule on a wall: MuJoCo's friction frame is singular there, ours is not
-        keep = [abs(s.mat[:, 2] @ t.mat[:, 2]) < 0.5 or abs(s.mat[0, 2]) < 0.5 for s, t in zip(shapes_a, shapes_b)]
+        keep = [
+            abs(s.mat[:, 2] @ t.mat[:, 2]) < 0.5 or abs(s.mat[0, 2]) < 0.5
+            for s, t in zip(shapes_a, shapes_b)
+        ]
         shapes_a, shapes_b = (list(itertools.compress(x, keep)) for x in (shapes_a, shapes_b))
     if (a, b) == ("capsule", "box"):
         # an end exactly above an edge may give a second contact here, where MuJoCo gives one
-        ends = [
-            t.mat.T @ (s.pos - t.pos + k * s.size[1] * s.mat[:, 2]) for s, t in zip(shapes_a, shapes_b) for k in (-1, 1)
-        ]
+        ends = [t.mat.T @ (s.pos - t.pos + k * s.size[1] * s.mat[:, 2])
+                for s, t in zip(shapes_a, shapes_b) for k in (-1, 1)]
         at_rim = [np.any(abs(e) == shapes_b[i // 2].size) for i, e in enumerate(ends)]
         keep = [not (at_rim[2 * i] or at_rim[2 * i + 1]) for i in range(len(shapes_a))]
         shapes_a, shapes_b = (list(itertools.compress(x, keep)) for x in (shapes_a, shapes_b))
@@ -123,7 +125,9 @@ def test_convex_depth_is_mujocos_or_better(a, b):
         if abs(theirs - distance[deepest]) > 1e-6:
             continue
         shallow += 1
-        agree += abs(ours - distance[deepest]) < 1e-6 and np.all(abs(normal - frame[deepest, 0]) < 1e-3)
+        agree += abs(ours - distance[deepest]) < 1e-6 and np.all(
+            abs(normal - frame[deepest, 0]) < 1e-3
+        )
     assert shallow > 50 and agree >= 0.98 * shallow
 
 
@@ -192,7 +196,9 @@ def test_cylinder_stands_on_a_slope_with_any_tilt(dtype, least):
     assert np.allclose(nearest, -1e-3, atol=5e-6)
 
 
-@pytest.mark.parametrize("a, b", [("plane", "box"), ("sphere", "capsule"), ("box", "box"), ("cylinder", "box")])
+@pytest.mark.parametrize(
+    "a, b", [("plane", "box"), ("sphere", "capsule"), ("box", "box"), ("cylinder", "box")]
+)
 def test_float32_agrees(a, b):
     shapes_a, shapes_b = random_poses(300, 0.2, seed=7)
     double = evaluate(a, b, shapes_a, shapes_b)

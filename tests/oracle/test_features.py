@@ -51,6 +51,7 @@ def test_joints(name):
     check(scene(JOINTS[name]))
 
 
+
 @pytest.mark.parametrize("name", DRY)
 def test_limits_and_dry_friction(name):
     check(scene(DRY[name]), active=0.3 if "friction" not in name else 0.0)
@@ -111,6 +112,7 @@ def test_mixed_contact_dimensions(dims, cone):
     check(scene(objects('condim="1"', *each), f'cone="{cone}"'), active=0.5)
 
 
+
 @pytest.mark.parametrize("cone", CONES)
 @pytest.mark.parametrize("name", CONTACTS)
 def test_contact_parameters(name, cone, request):
@@ -120,15 +122,11 @@ def test_contact_parameters(name, cone, request):
     check(scene(objects(*CONTACTS[name]), f'cone="{cone}"'), active=0.5)
 
 
-@pytest.mark.parametrize(
-    "option", ['impratio="10"', 'impratio=".3"', 'o_solref=".1 1"', 'timestep=".01" integrator="implicitfast"']
-)
+@pytest.mark.parametrize("option", ['impratio="10"', 'impratio=".3"', 'o_solref=".1 1"', 'timestep=".01" integrator="implicitfast"'])
 def test_contact_options(option):
     for cone in CONES:
         # in long steps a thing may reach the pole, a cylinder
-        check(
-            scene(objects('friction=".7"', *['condim="4"'] * 3), option + f' cone="{cone}"'), active=0.5, inexact=True
-        )
+        check(scene(objects('friction=".7"', *['condim="4"'] * 3), option + f' cone="{cone}"'), active=0.5, inexact=True)
 
 
 @pytest.mark.parametrize("cone", CONES)
@@ -144,14 +142,11 @@ def test_explicit_pairs(cone):
 
 
 def test_pairs_override_the_filters_and_excludes_hold():
-    body = (
-        FLOOR.format("")
-        + """
+    body = FLOOR.format("") + """
     <body name="a" pos="0 0 .1"><freejoint/><geom name="ga" size=".1"/>
       <body name="b" pos=".1 0 .1"><joint axis="0 1 0"/><geom name="gb" size=".1"/></body></body>
     <body name="c" pos="-.15 0 .1"><freejoint/><geom name="gc" size=".1"/></body>
     <body name="d" pos="0 .15 .1"><freejoint/><geom name="gd" type="box" size=".1 .1 .1"/></body>"""
-    )
     more = '<contact><pair geom1="ga" geom2="gb" condim="4"/><exclude body1="a" body2="c"/></contact>'
     report = check(scene(body, more=more), active=0.5)
     assert report.contacts > 50
@@ -159,14 +154,11 @@ def test_pairs_override_the_filters_and_excludes_hold():
 
 def test_geoms_of_fixed_bodies():
     """Geoms of world children that do not move collide with what does, and not with each other."""
-    body = (
-        FLOOR.format("")
-        + """
+    body = FLOOR.format("") + """
     <body pos=".1 0 .1" quat=".9 .1 0 0"><geom type="box" size=".2 .2 .1"/>
       <body pos="0 0 .1"><geom type="capsule" size=".05 .2"/><site name="s"/>
         <body pos="0 .3 .2"><joint type="slide" axis="0 0 1"/><joint axis="1 0 0"/><geom size=".1"/></body></body></body>
     <body pos="0 .1 .35"><freejoint/><geom type="box" size=".1 .1 .1"/></body>"""
-    )
     assert check(scene(body), active=0.5).contacts > 30
 
 
@@ -206,6 +198,7 @@ def test_spring_and_damper_both_disabled():
     check(m)
 
 
+
 @pytest.mark.parametrize("integrator", INTEGRATORS)
 def test_integrators_turn_free_and_ball_joints(integrator):
     check(scene(SPINNING, f'integrator="{integrator}" timestep=".01"', default='<geom contype="0" conaffinity="0"/>'))
@@ -227,31 +220,21 @@ def test_integrators_with_everything(integrator, cone):
 
 def test_gravity_and_fluid():
     check(scene(EVERYTHING, 'gravity="1 -2 3" density="1.2" viscosity=".3" wind="1 2 -1"', EVERYTHING_MORE))
-    check(
-        scene(
-            SPINNING, 'density="20" viscosity=".3" integrator="implicit"', default='<geom contype="0" conaffinity="0"/>'
-        )
-    )
+    check(scene(SPINNING, 'density="20" viscosity=".3" integrator="implicit"', default='<geom contype="0" conaffinity="0"/>'))
 
 
 def test_mocap_bodies():
-    body = (
-        FLOOR.format("")
-        + """
+    body = FLOOR.format("") + """
     <body name="hand" mocap="true" pos="0 0 .5" quat=".9 .2 0 0"><geom type="box" size=".2 .2 .02"/><site name="s" pos="0 0 .1"/></body>
     <body mocap="true" pos="1 0 .1"><geom size=".1"/></body>
     <body name="tool" pos="0 0 .6"><freejoint/><geom size=".05"/></body>
     <body name="load" pos=".1 0 .58"><freejoint/><geom type="capsule" size=".05 .1"/></body>"""
-    )
     assert check(scene(body, more='<equality><weld body1="hand" body2="tool"/></equality>'), active=1.0).contacts > 20
 
 
 def test_keyframes():
-    more = (
-        EVERYTHING_MORE
-        + """<keyframe><key name="one" time="2" ctrl=".1 .2"/>
+    more = EVERYTHING_MORE + """<keyframe><key name="one" time="2" ctrl=".1 .2"/>
     <key name="two" qpos="0 0 .4 .9 .1 .2 0 .1 1 .1 0 .2 .3" qvel=".1 .2 .3 .4 .5 .6 .7 .8 .9 1 1.1"/></keyframe>"""
-    )
     m = mujoco.MjModel.from_xml_string(scene(EVERYTHING, more=more))
     check(m, active=0.5)
     model, d = uk.load(m), mujoco.MjData(m)

@@ -19,18 +19,16 @@ def cases(m: mujoco.MjModel, n: int = 12, wide: float = 6.0) -> list[dict]:
         q = np.array(m.qpos0)
         mujoco.mj_integratePos(m, q, 0.8 * rng.normal(size=m.nv), 1.0)
         mocap = rng.normal(size=(m.nmocap, 4))
-        out.append(
-            {
-                "qpos": q,
-                "qvel": 1.5 * rng.normal(size=m.nv),
-                "act": wide * rng.normal(size=m.na),
-                "ctrl": wide * rng.normal(size=m.nu),
-                "qfrc_applied": rng.normal(size=m.nv),
-                "xfrc_applied": np.concatenate([np.zeros((1, 6)), rng.normal(size=(m.nbody - 1, 6))]),
-                "mocap_pos": rng.normal(size=(m.nmocap, 3)),
-                "mocap_quat": mocap / np.linalg.norm(mocap, axis=1, keepdims=True),
-            }
-        )
+        out.append({
+            "qpos": q,
+            "qvel": 1.5 * rng.normal(size=m.nv),
+            "act": wide * rng.normal(size=m.na),
+            "ctrl": wide * rng.normal(size=m.nu),
+            "qfrc_applied": rng.normal(size=m.nv),
+            "xfrc_applied": np.concatenate([np.zeros((1, 6)), rng.normal(size=(m.nbody - 1, 6))]),
+            "mocap_pos": rng.normal(size=(m.nmocap, 3)),
+            "mocap_quat": mocap / np.linalg.norm(mocap, axis=1, keepdims=True),
+        })
     return out
 
 
@@ -48,14 +46,8 @@ def theirs(m: mujoco.MjModel, case: dict) -> dict:
     moment = np.zeros((m.nu, m.nv))
     mujoco.mju_sparse2dense(moment, d.actuator_moment.ravel(), d.moment_rownnz, d.moment_rowadr, d.moment_colind)
     out = {
-        "length": d.actuator_length,
-        "moment": moment,
-        "velocity": d.actuator_velocity,
-        "force": d.actuator_force,
-        "act_dot": d.act_dot,
-        "qfrc_actuator": d.qfrc_actuator,
-        "qfrc_passive": d.qfrc_passive,
-        "qacc": d.qacc,
+        "length": d.actuator_length, "moment": moment, "velocity": d.actuator_velocity, "force": d.actuator_force,
+        "act_dot": d.act_dot, "qfrc_actuator": d.qfrc_actuator, "qfrc_passive": d.qfrc_passive, "qacc": d.qacc,
     }
     out = {name: np.array(value) for name, value in out.items()}
     reset()
@@ -73,17 +65,9 @@ def ours(m: mujoco.MjModel, given: list[dict]) -> list[dict]:
         now, after = method.forward(model, state, inputs), method.step(model, state, inputs)
         a = now.actuation
         return {
-            "length": a.length,
-            "moment": a.moment,
-            "velocity": a.velocity,
-            "force": a.force,
-            "act_dot": a.act_dot,
-            "qfrc_actuator": a.qfrc,
-            "qfrc_passive": now.passive.qfrc,
-            "qacc": now.solution.acceleration,
-            "q": after.q,
-            "v": after.v,
-            "act": after.act,
+            "length": a.length, "moment": a.moment, "velocity": a.velocity, "force": a.force, "act_dot": a.act_dot,
+            "qfrc_actuator": a.qfrc, "qfrc_passive": now.passive.qfrc, "qacc": now.solution.acceleration,
+            "q": after.q, "v": after.v, "act": after.act,
         }
 
     batch = jax.tree.map(lambda *x: jnp.asarray(np.stack(x)), *given)
@@ -119,12 +103,8 @@ def test_joint_limits_of_the_actuator_force_and_gravity_compensation():
     limited = "actuatorfrclimited='true' actuatorfrcrange='-0.4 0.3'"
     m = build(
         integrator="implicitfast",
-        upper="gravcomp='0.7'",
-        lower="gravcomp='1.3'",
-        trunk="gravcomp='0.2'",
-        hinge=limited + " actuatorgravcomp='true'",
-        slide="actuatorgravcomp='true'",
-        swing=limited,
+        upper="gravcomp='0.7'", lower="gravcomp='1.3'", trunk="gravcomp='0.2'",
+        hinge=limited + " actuatorgravcomp='true'", slide="actuatorgravcomp='true'", swing=limited,
         actuator="<velocity joint='hinge' kv='2'/><velocity joint='swing' kv='0.3'/><position joint='slide' kp='2'/>"
         "<damper joint='swing' kv='0.5' ctrlrange='0 1'/>",
     )
@@ -136,27 +116,20 @@ def test_joint_limits_of_the_actuator_force_and_gravity_compensation():
 
 @pytest.mark.parametrize("integrator", ["Euler", "implicit"])
 def test_springs_dampers_and_a_fluid(integrator):
-    check(
-        build(
-            integrator=integrator,
-            option="density='900' viscosity='0.8' wind='0.5 -1 0.3'",
-            root="stiffness='3' damping='0.4'",
-            ball="stiffness='2' damping='0.3'",
-            hinge="stiffness='1.5' springref='20' ref='5' damping='0.2'",
-            slide="stiffness='4' springref='0.1' ref='0.05' damping='0.6' armature='0.1'",
-        )
-    )
+    check(build(
+        integrator=integrator,
+        option="density='900' viscosity='0.8' wind='0.5 -1 0.3'",
+        root="stiffness='3' damping='0.4'", ball="stiffness='2' damping='0.3'",
+        hinge="stiffness='1.5' springref='20' ref='5' damping='0.2'",
+        slide="stiffness='4' springref='0.1' ref='0.05' damping='0.6' armature='0.1'",
+    ))
 
 
 @pytest.mark.parametrize("off", ["actuation", "spring", "damper", "gravity", "clampctrl"])
 def test_disabled_stages(off):
     m = build(
-        integrator="implicitfast",
-        option="density='500'",
-        ball="stiffness='2' damping='0.3'",
-        upper="gravcomp='0.5'",
-        hinge="stiffness='2' damping='0.3'",
-        actuator=actuators(["hinge"], ["motor", "intvelocity"]),
+        integrator="implicitfast", option="density='500'", ball="stiffness='2' damping='0.3'", upper="gravcomp='0.5'",
+        hinge="stiffness='2' damping='0.3'", actuator=actuators(["hinge"], ["motor", "intvelocity"]),
     )
     m.opt.disableflags |= getattr(mujoco.mjtDisableBit, f"mjDSBL_{off.upper()}")
     check(m, skip=("velocity",) if off == "actuation" else ())  # MuJoCo then leaves the velocity at zero

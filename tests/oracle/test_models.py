@@ -60,16 +60,7 @@ def test_agrees_with_other_options(name, cone, integrator):
 
 
 # Scenes in which small differences do not grow: 100 steps end within 1e-6.
-CALM = [
-    "ukemi/ball",
-    "ukemi/box",
-    "ukemi/pendulum",
-    "ukemi/cartpole",
-    "ukemi/quadruped",
-    "ukemi/arm",
-    "ukemi/quadrotor",
-    "shared/iiwa14",
-]
+CALM = ["ukemi/ball", "ukemi/box", "ukemi/pendulum", "ukemi/cartpole", "ukemi/quadruped", "ukemi/arm", "ukemi/quadrotor", "shared/iiwa14"]
 
 
 @pytest.mark.parametrize("name", CALM)

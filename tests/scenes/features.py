@@ -2,7 +2,6 @@
 
 # ruff: noqa: E501  XML reads better unbroken
 
-
 def scene(body: str, option: str = "", more: str = "", default: str = "") -> str:
     """XML text of a scene."""
     return f"<mujoco><option {option}/><default>{default}</default><worldbody>{body}</worldbody>{more}</mujoco>"
@@ -69,23 +68,15 @@ JOINTS = {
 LIMIT = 'limited="true" range="-30 40"'
 DRY = {
     "hinge and slide limits": chain(
-        HINGE.format(LIMIT),
-        SLIDE.format('limited="true" range="-.1 .2"'),
-        HINGE.format('limited="true" range="10 50" ref="20"'),
+        HINGE.format(LIMIT), SLIDE.format('limited="true" range="-.1 .2"'), HINGE.format('limited="true" range="10 50" ref="20"')
     ),
     "limits with margin": chain(
-        HINGE.format(LIMIT + ' margin=".3"'),
-        SLIDE.format('limited="true" range="-.1 .2" margin=".05"'),
-        HINGE.format(""),
+        HINGE.format(LIMIT + ' margin=".3"'), SLIDE.format('limited="true" range="-.1 .2" margin=".05"'), HINGE.format("")
     ),
     "both sides of a limit": chain(
-        HINGE.format('limited="true" range="-5 5" margin=".2"'),
-        SLIDE.format('limited="true" range="0 .1" margin=".07"'),
-        "",
+        HINGE.format('limited="true" range="-5 5" margin=".2"'), SLIDE.format('limited="true" range="0 .1" margin=".07"'), ""
     ),
-    "ball limits": chain(
-        BALL.format('limited="true" range="0 25"'), BALL.format('limited="true" range="0 10" margin=".1"'), ""
-    ),
+    "ball limits": chain(BALL.format('limited="true" range="0 25"'), BALL.format('limited="true" range="0 10" margin=".1"'), ""),
     "softness of limits": chain(
         HINGE.format(LIMIT + ' solreflimit=".05 .7" solimplimit=".5 .8 .3 .4 3"'),
         SLIDE.format('limited="true" range="-.1 .2" solreflimit="-300 -20"'),

@@ -70,12 +70,14 @@ KINDS = {
 
 def build(**parts: str) -> mujoco.MjModel:
     """The scene with its places filled."""
-    return mujoco.MjModel.from_xml_string(
-        SCENE.format(**{p: parts.get(p, "") for p in PLACES} | {"integrator": parts.get("integrator", "Euler")})
-    )
+    return mujoco.MjModel.from_xml_string(SCENE.format(**{p: parts.get(p, "") for p in PLACES} | {
+        "integrator": parts.get("integrator", "Euler")
+    }))
 
 
 def actuators(transmissions, kinds) -> str:
     """Every kind on every transmission, named after both."""
-    lines = [KINDS[kind].format(f"name='{kind}: {to}' {TRANSMISSIONS[to]}") for kind in kinds for to in transmissions]
+    lines = [
+        KINDS[kind].format(f"name='{kind}: {to}' {TRANSMISSIONS[to]}") for kind in kinds for to in transmissions
+    ]
     return "\n".join(lines)

@@ -93,7 +93,8 @@ def compare(a: str, b: str, shapes_a: list[Shape], shapes_b: list[Shape], tol: f
         left = set(mine)
         for d, p, f in zip(distance, point, frame):
             error = {
-                j: max(abs(hits.distance[i, j] - d), abs(hits.point[i, j] - p).max(), abs(hits.frame[i, j] - f).max())
+                j: max(abs(hits.distance[i, j] - d), abs(hits.point[i, j] - p).max(),
+                       abs(hits.frame[i, j] - f).max())
                 for j in left
             }
             best = min(error, key=error.get)

@@ -34,33 +34,12 @@ def shared_robot(relative: str, floor: bool = True) -> mujoco.MjModel:
 
 
 GYMNASIUM = [
-    "ant",
-    "half_cheetah",
-    "hopper",
-    "humanoid",
-    "humanoidstandup",
-    "inverted_double_pendulum",
-    "inverted_pendulum",
-    "point",
-    "pusher",
-    "pusher_v5",
-    "reacher",
-    "swimmer",
-    "walker2d",
-    "walker2d_v5",
+    "ant", "half_cheetah", "hopper", "humanoid", "humanoidstandup", "inverted_double_pendulum", "inverted_pendulum",
+    "point", "pusher", "pusher_v5", "reacher", "swimmer", "walker2d", "walker2d_v5",
 ]
 DM_CONTROL = [
-    "acrobot",
-    "cartpole",
-    "cheetah",
-    "finger",
-    "hopper",
-    "humanoid",
-    "humanoid_CMU",
-    "pendulum",
-    "reacher",
-    "swimmer",
-    "walker",
+    "acrobot", "cartpole", "cheetah", "finger", "hopper", "humanoid", "humanoid_CMU", "pendulum", "reacher",
+    "swimmer", "walker",
 ]
 
 

@@ -17,10 +17,7 @@ JOINTS = {
     "ball": ["ball"],
     "two hinges": ["hinge", "hinge"],
     "slide and hinge": ["slide", "hinge"],
-    "slide and ball": [
-        "slide",
-        "ball",
-    ],  # for a ball before a slide MuJoCo's J̇ is off: see tests/oracle/test_features.py
+    "slide and ball": ["slide", "ball"],  # for a ball before a slide MuJoCo's J̇ is off: see tests/oracle/test_features.py
     "planar": ["slide", "slide", "hinge"],
 }
 SHAPES = ["sphere", "capsule", "box", "ellipsoid", "cylinder"]
@@ -105,9 +102,7 @@ class _Writer:
         if link.limited:
             low, high = (0, rng.uniform(20, 60)) if kind == "ball" else (rng.uniform(-60, -20), rng.uniform(20, 60))
             unit = 0.01 if kind == "slide" else 1.0
-            parts.append(
-                f'limited="true" range="{unit * low:.4g} {unit * high:.4g}" solreflimit="{rng.uniform(0.01, 0.1):.4g} 1"'
-            )
+            parts.append(f'limited="true" range="{unit * low:.4g} {unit * high:.4g}" solreflimit="{rng.uniform(0.01, 0.1):.4g} 1"')
         if link.dry:
             parts.append(f'frictionloss="{rng.uniform(0.01, 0.3):.4g}"')
         return f"<joint {' '.join(parts)}/>"
@@ -131,15 +126,9 @@ class _Writer:
         if kind == "none" or (kind != "site" and not joints):
             return
         if kind == "site":
-            self.actuators.append(
-                f'<motor site="s{k}" gear="{_text(rng.normal(size=6))}" ctrllimited="true" ctrlrange="-.5 .8"/>'
-            )
+            self.actuators.append(f'<motor site="s{k}" gear="{_text(rng.normal(size=6))}" ctrllimited="true" ctrlrange="-.5 .8"/>')
             return
-        target = (
-            f'joint="j{k}_0" gear="{gear:.4g}"'
-            if joints[0] != "ball"
-            else f'joint="j{k}_0" gear="{_text(rng.normal(size=3))}"'
-        )
+        target = f'joint="j{k}_0" gear="{gear:.4g}"' if joints[0] != "ball" else f'joint="j{k}_0" gear="{_text(rng.normal(size=3))}"'
         self.actuators.append({
             "motor": f'<motor {target} forcelimited="true" forcerange="-.5 .4"/>',
             "position": f'<position {target} kp="{gain:.4g}" kv=".1"/>',
@@ -158,11 +147,7 @@ class _Writer:
         else:
             way = rng.normal(size=3)
             pos = 0.25 * way / np.linalg.norm(way)
-        joints = (
-            ["<freejoint/>"]
-            if link.joints == "free"
-            else [self.joint(k, j, kind) for j, kind in enumerate(JOINTS[link.joints])]
-        )
+        joints = ["<freejoint/>"] if link.joints == "free" else [self.joint(k, j, kind) for j, kind in enumerate(JOINTS[link.joints])]
         self.actuator(k)
         site = f'<site name="s{k}" pos="{_text(0.05 * rng.normal(size=3))}"/>'
         inner = "".join(self.body(i) for i in self.children[k])
@@ -171,9 +156,7 @@ class _Writer:
     def equality(self) -> str:
         rng, kind, links = self.rng, self.s.equality, self.s.links
         last = len(links) - 1
-        hinges = [
-            f"j{k}_0" for k, link in enumerate(links) if JOINTS.get(link.joints, ["ball"])[:1] in (["hinge"], ["slide"])
-        ]
+        hinges = [f"j{k}_0" for k, link in enumerate(links) if JOINTS.get(link.joints, ["ball"])[:1] in (["hinge"], ["slide"])]
         soft = f'solref="{rng.uniform(0.02, 0.1):.4g} 1"'
         if kind == "joint" and len(hinges) > 1:
             return f'<joint joint1="{hinges[0]}" joint2="{hinges[1]}" polycoef="{_text(rng.normal(size=5) * 0.2)}" {soft}/>'
@@ -188,11 +171,7 @@ class _Writer:
     def text(self) -> str:
         s, rng = self.s, self.rng
         bodies = "".join(self.body(k) for k in self.children[-1])
-        floor = (
-            f'<geom type="plane" size="9 9 1" contype="1" conaffinity="3" friction="{rng.uniform(0.1, 1):.4g}"/>'
-            if s.floor
-            else ""
-        )
+        floor = f'<geom type="plane" size="9 9 1" contype="1" conaffinity="3" friction="{rng.uniform(0.1, 1):.4g}"/>' if s.floor else ""
         fluid = f'density="{rng.uniform(1, 100):.4g}" viscosity="{rng.uniform(0.01, 1):.4g}"' if s.fluid else ""
         return (
             f'<mujoco><option cone="{s.cone}" integrator="{s.integrator}" timestep="{rng.uniform(0.001, 0.004):.4g}" '

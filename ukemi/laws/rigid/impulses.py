@@ -9,6 +9,7 @@ with M̂ of `laws.momentum`; and a displacement M̂ δ = Jᵀ λ that takes back
 the same sides, and leaves velocities alone. Of an overlap that opens at J v⁺ it takes back what that leaves of it.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -99,17 +100,16 @@ def find(kinds: RowKinds, stepping: Stepping, scene: Scene) -> tuple[Impulses, t
         f, side = found.f * p.scale, boxes.bounded(p, own, found.side)
         sound = jnp.isfinite(p.b + p.fixed + p.mu + f).all()  # comparisons of sides would drop a NaN
         v = jnp.where(sound, scene.free + given.X @ f, jnp.nan)
-        parting = given.J @ v
-        opened = scene.duration * parting
-        less = p.on & own.push & (given.law.restore > jnp.maximum(opened, 0.0))
-        side = jnp.where(less & (side == boxes.LOW), boxes.OPENING, side).astype(side.dtype)
-        lam = _restoring(given, own, side, opened)
+        inside = (p.on & (given.law.restore != 0)).any()
+        side, lam, shift = lax.cond(
+            inside, partial(_restoring, given, own, scene.duration), partial(_unmoved, given), side, v
+        )
         room = (0, kinds.total - own_kinds.total)
         rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
         sure = found.solved & found.settled
         if stepping.phase.displaces and boxes.may_hold(own):
-            sure = sure & _is_met(given, own, parting)
-        return Impulses(v, given.X @ lam, *rows), (found.rounds, sure)
+            sure = sure & _is_met(given, own, given.J @ v)
+        return Impulses(v, shift, *rows), (found.rounds, sure)
 
     if not kinds.total:
         none = jnp.zeros(0, scene.free.dtype)
@@ -124,18 +124,28 @@ def _is_met(given: Problem, own: boxes.Roles, moved: Array) -> Array:
     return jnp.abs(left).max(initial=0.0) <= boxes.Constants.of(moved.dtype).unmet
 
 
-def _restoring(given: Problem, own: boxes.Roles, side: Array, opened: Array) -> Array:
-    """λ (n,) that restores normals, limits and equalities, less what they opened; friction takes no part."""
-    p = given.boxed
+def _restoring(given: Problem, own: boxes.Roles, duration: Array, side: Array, v: Array) -> tuple[Array, Array, Array]:
+    """Sides, with those that open; λ (n,) that restores normals, limits and equalities, less what they opened, while
+    friction takes no part; and the displacement that it makes.
+    """
+    p, opened = given.boxed, duration * (given.J @ v)
+    less = p.on & own.push & (given.law.restore > jnp.maximum(opened, 0.0))
+    side = jnp.where(less & (side == boxes.LOW), boxes.OPENING, side).astype(side.dtype)
     firm = firm_rows(p, own, side)
     restore = given.law.restore - jnp.where(side == boxes.OPENING, opened, 0.0)
     wanted = jnp.where(firm, restore * p.scale, 0.0)
 
-    def solve(wanted):
+    def solve(wanted: Array) -> Array:
         solved = on_rows(solve_restoring, firm, p, own, firm, given.law.yields, wanted[:, None])
         return solved[:, 0] * p.scale
 
-    return lax.cond((wanted != 0).any(), solve, jnp.zeros_like, wanted)
+    lam = lax.cond((wanted != 0).any(), solve, jnp.zeros_like, wanted)
+    return side, lam, given.X @ lam
+
+
+def _unmoved(given: Problem, side: Array, v: Array) -> tuple[Array, Array, Array]:
+    """The same where nothing is to be restored."""
+    return side, jnp.zeros_like(given.boxed.b), jnp.zeros_like(v)
 
 
 def solve_restoring(p: boxes.Boxed, own: boxes.Roles, firm: Array, yields: Array, right: Array) -> Array:
