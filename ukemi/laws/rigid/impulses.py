@@ -26,7 +26,7 @@ from ukemi.laws.rigid import solve as rigid
 from ukemi.laws.rigid.conditions import Stepping
 from ukemi.laws.rigid.live_rows import on_rows
 from ukemi.laws.rigid.memory import Sides
-from ukemi.maths.systems import factored
+from ukemi.maths.systems import eliminate
 from ukemi.mechanics.dynamics import motion_force
 from ukemi.mechanics.kinematics import velocities
 
@@ -152,7 +152,8 @@ def solve_restoring(p: boxes.Boxed, own: boxes.Roles, firm: Array, yields: Array
     """Solution (n, ·) of the system of λ, scaled."""
     firm, eye = firm & p.on, np.eye(len(firm), dtype=right.dtype)
     yielding = jnp.where(firm, yields * p.scale**2, 1.0)
-    return factored(jnp.where(firm[:, None] & firm, boxes.matrix(p), 0.0) + yielding[:, None] * eye)(right)
+    A = jnp.where(firm[:, None] & firm, boxes.matrix(p), 0.0) + yielding[:, None] * eye
+    return eliminate(A, right, definite=True)
 
 
 def firm_rows(p: boxes.Boxed, own: boxes.Roles, side: Array) -> Array:
