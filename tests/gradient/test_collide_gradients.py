@@ -75,7 +75,12 @@ def random_problem(pair, n, seed):
     return a, b, rng.normal(size=(n, 18)), rng.normal(size=(n, k, 13))
 
 
-@pytest.mark.parametrize("pair", NAMES, ids=IDS)
+@pytest.fixture(params=NAMES, ids=IDS, scope="module")
+def pair(request):
+    """Of this scope, so that all tests of a pair run one after the other, while its program is held."""
+    return request.param
+
+
 def test_derivatives_match_central_differences(pair):
     n, h = 120, 1e-3 if not PAIRS[pair].exact else 3e-4
     a, b, direction, cotangent = random_problem(pair, n, seed=2)
@@ -149,7 +154,6 @@ def degenerate_problem(pair, n, dtype):
     return draw(1), draw(2), direction, cotangent
 
 
-@pytest.mark.parametrize("pair", NAMES, ids=IDS)
 def test_derivatives_are_finite_at_degenerate_poses(pair):
     a, b, direction, cotangent = degenerate_problem(pair, 120, np.float64)
     results = compiled(pair)(a, b, 0 * direction, direction, cotangent)

@@ -3,6 +3,7 @@
 # ruff: noqa: E501  XML reads better unbroken
 
 import itertools
+import re
 
 import mujoco
 import numpy as np
@@ -27,6 +28,7 @@ from tests.scenes.features import (
     objects,
     scene,
 )
+from tests.scenes.slow import few
 from tests.scenes.states import converged, load_sample, random_states
 from ukemi.files import support
 
@@ -43,15 +45,32 @@ def check(text: str | mujoco.MjModel, n: int = STATES, active: float = 0.0, inex
     return report
 
 
+def leave(pairs, slow):
+    """Pairs of parameters, of which some are slow."""
+    return [pytest.param(*pair, marks=pytest.mark.slow) if pair in slow else pair for pair in pairs]
+
+
 # ---- joints ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", JOINTS)
+SEVERAL = "several per body"  # whose inertia some states make all but singular, for accelerations of all
+
+
+def test_joints_side_by_side():
+    """One program for what `test_joints` does one by one."""
+    check(scene("".join(bodies for name, bodies in JOINTS.items() if name != SEVERAL)))
+
+
+@pytest.mark.parametrize("name", few(JOINTS, SEVERAL))
 def test_joints(name):
     check(scene(JOINTS[name]))
 
 
+def test_limits_and_dry_friction_side_by_side():
+    check(scene("".join(DRY.values())), active=0.9)
 
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRY)
 def test_limits_and_dry_friction(name):
     check(scene(DRY[name]), active=0.3 if "friction" not in name else 0.0)
@@ -60,7 +79,15 @@ def test_limits_and_dry_friction(name):
 # ---- equalities ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", EQUALITIES)
+def test_equalities_side_by_side():
+    """Each on two arms of its own: one program for what `test_equalities` does one by one."""
+    own = lambda text, k: re.sub(r'((?:name|body|joint|site)[12]?=")', rf"\g<1>{k}", text)  # noqa: E731
+    apart = [text for name, text in EQUALITIES.items() if name != "all at once"]
+    bodies = "".join(own(TWO_ARMS, k) for k in range(len(apart)))
+    check(scene(bodies, more=f"<equality>{''.join(map(own, apart, range(len(apart))))}</equality>"), active=1.0)
+
+
+@pytest.mark.parametrize("name", few(EQUALITIES, "all at once"))
 def test_equalities(name):
     check(scene(TWO_ARMS, more=f"<equality>{EQUALITIES[name]}</equality>"), active=1.0)
 
@@ -98,15 +125,17 @@ def test_an_equality_of_a_body_that_slides_after_a_ball():
 # ---- contacts ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cone", CONES)
-@pytest.mark.parametrize("dim", [1, 3, 4, 6])
+REPEATED = [(1, "pyramidal"), (6, "pyramidal")]  # by mixed dimensions in this cone, and alone in the other
+
+
+@pytest.mark.parametrize(("dim", "cone"), leave(itertools.product((1, 3, 4, 6), CONES), REPEATED))
 def test_contact_dimensions(dim, cone):
     dims = f'condim="{dim}" friction=".8 .02 .01"'
     check(scene(objects(dims, dims, dims, dims), f'cone="{cone}"'), active=0.5)
 
 
 @pytest.mark.parametrize("cone", CONES)
-@pytest.mark.parametrize("dims", [(1, 3, 4), pytest.param((1, 1, 6), marks=pytest.mark.slow), (3, 1, 6)])
+@pytest.mark.parametrize("dims", few([(1, 3, 4), (1, 1, 6), (3, 1, 6)], (3, 1, 6)))
 def test_mixed_contact_dimensions(dims, cone):
     each = [f'condim="{d}"' for d in dims]
     check(scene(objects('condim="1"', *each), f'cone="{cone}"'), active=0.5)
@@ -182,11 +211,30 @@ FLAGS = [flag for flag in mujoco.mjtDisableBit.__members__.values() if flag.name
 SUPPORTED = [f for f in FLAGS if int(f) in support._HONOURED | support._HARMLESS]
 
 
+# None of which hides what another one does.
+TOGETHER = [
+    ("EQUALITY", "SPRING", "CLAMPCTRL", "REFSAFE"), ("FRICTIONLOSS", "LIMIT", "GRAVITY", "ACTUATION", "EULERDAMP", "FILTERPARENT"),
+    ("CONTACT", "DAMPER", "WARMSTART"), ("CONSTRAINT",), ("SENSOR", "MIDPHASE", "AUTORESET", "ISLAND"),
+]  # fmt: skip
+assert sorted(itertools.chain(*TOGETHER)) == sorted(f.name.removeprefix("mjDSBL_") for f in SUPPORTED)
+
+
+@pytest.mark.parametrize("names", TOGETHER, ids="-".join)
+def test_flags_disabled_together(names):
+    check_disabled(*(getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}") for name in names))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", SUPPORTED, ids=lambda f: f.name.removeprefix("mjDSBL_").lower())
 def test_disable_flags(flag):
+    """One by one what `test_flags_disabled_together` checks, lest two errors hide each other."""
+    check_disabled(flag)
+
+
+def check_disabled(*flags):
     m = mujoco.MjModel.from_xml_string(scene(EVERYTHING, 'timestep=".005"', EVERYTHING_MORE))
-    m.opt.disableflags |= int(flag)
-    if flag.name == "mjDSBL_REFSAFE":
+    m.opt.disableflags |= sum(map(int, flags))
+    if mujoco.mjtDisableBit.mjDSBL_REFSAFE in flags:
         m.opt.timestep = 0.02
     check(m)
 
@@ -204,16 +252,10 @@ def test_integrators_turn_free_and_ball_joints(integrator):
     check(scene(SPINNING, f'integrator="{integrator}" timestep=".01"', default='<geom contype="0" conaffinity="0"/>'))
 
 
-REST = [("RK4", "elliptic"), ("implicit", "elliptic"), ("implicitfast", "pyramidal")]
+REST = [("Euler", "elliptic"), ("RK4", "elliptic"), ("implicit", "elliptic"), ("implicitfast", "pyramidal")]
 
 
-@pytest.mark.parametrize(
-    ("integrator", "cone"),
-    [
-        pytest.param(*both, marks=pytest.mark.slow) if both in REST else both
-        for both in itertools.product(INTEGRATORS, CONES)
-    ],
-)
+@pytest.mark.parametrize(("integrator", "cone"), leave(itertools.product(INTEGRATORS, CONES), REST))
 def test_integrators_with_everything(integrator, cone):
     check(scene(EVERYTHING, f'integrator="{integrator}" cone="{cone}" timestep=".005"', EVERYTHING_MORE), active=1.0)
 
