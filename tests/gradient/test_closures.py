@@ -95,9 +95,8 @@ def test_equalities_of_what_a_joint_holds_already():
     for apart in (0.0, 1e-6, 1e-4):
         q, v = np.array([0.3, apart, -apart]), np.array([0.5, 0.4, -0.3])
         each = [slice(1 + joints) for joints in (1, 1, 2, 2)]
-        assert_right(
-            scene(bodies, equalities), uk.LCP(), *(np.concatenate([x[part] for part in each]) for x in (q, v)), atol=1e-6
-        )
+        together = [np.concatenate([x[part] for part in each]) for x in (q, v)]
+        assert_right(scene(bodies, equalities), uk.LCP(), *together, atol=1e-6)
 
 
 def test_near_a_singular_configuration_the_step_says_so():
