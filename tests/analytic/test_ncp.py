@@ -112,3 +112,31 @@ def test_every_row_holds():
         np.testing.assert_allclose(state.q[-2:], start.q[-2:], atol=1e-9)  # two links and a fixed end leave no freedom
         found = uk.contacts(model, state, ctrl, law)
         assert np.asarray(found.distance)[np.asarray(found.active)].min() > -1e-7
+
+
+def test_worlds_in_a_batch_are_as_one_by_one():
+    model = uk.load(BOX.format(0.5))
+    speeds = jnp.array([[1.0, 0, -1, 0, 2, 0], [0, 0, 0, 0, 0, 0], [0, 3, 0, 0, 0, 1]])
+    starts = [uk.initial_state(model, v=v) for v in speeds]
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *starts)
+    batch = jax.vmap(lambda start: uk.rollout(model, start, NONE[:10], uk.NCP()))(stacked)
+    for k, start in enumerate(starts):
+        alone = roll(model, start, NONE[:10], uk.NCP())
+        np.testing.assert_allclose(batch.q[k], alone.q, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "wrong, words",
+    [
+        ({"kappa": 0.0}, r"NCP\(kappa=0.0\): must be a positive number"),
+        ({"kappa": jnp.ones(2)}, "must be a positive number"),
+        ({"cone": "round"}, "choose one of 'elliptic', 'pyramidal'"),
+        ({"gradient": uk.Bounce()}, r"this law offers uk.Exact\(\), uk.CentralPath\(\)"),
+        ({"correction": 2}, "must be between 0 and 1"),
+        ({"ahead": 0}, "must be positive"),
+        ({"iterations": 0}, "must be a positive integer"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(wrong, words):
+    with pytest.raises(uk.InputError, match=words):
+        uk.NCP(**wrong)
