@@ -153,7 +153,7 @@ def test_states_have_every_memory_before_any_law_is_named():
     """Public names are imported when they are first used; a state may be older than the law that steps it."""
     code = "import ukemi as uk; s = uk.initial_state(uk.load('pendulum')); print(sorted(s.cache.laws))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(sorted(STATE.cache.laws)) == "['rigid']"
+    assert done.stdout.strip() == str(sorted(STATE.cache.laws)) == "['conic', 'rigid']"
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -53,7 +53,7 @@ STATES = {
     "float32": (changed(STATE, v=STATE.v.astype("float32")), r"state\.v is float32; .* needs float64, and nothing is"),
     "integers": (changed(STATE, q=STATE.q.astype(int)), r"state\.q is int64"),
     "batch": (batch(STATE), r"state\.q has shape \(4, 8\).*jax\.vmap"),
-    "other pairs": (APART, r"state\.cache\.laws\['rigid'\]\.contacts has shape \(0,\).*another model's"),
+    "other pairs": (APART, r"state\.cache\.laws\['conic'\]\.contacts has shape \(0,\).*another model's"),
     "other model": (PENDULUM, r"state\.q has shape \(1,\)"),
     "model": (MODEL, "state is of type Model; .* The model comes first"),
     "no cache": (changed(STATE, cache=None), r"state\.cache is None"),
