@@ -92,12 +92,10 @@ def test_equalities_of_what_a_joint_holds_already():
         for kind, anchor in (("connect", 'anchor=".6 .1 .2"'), ("weld", "")):
             bodies += redundant(joints, f"{joints}{kind}")
             equalities += f'<{kind} body1="p{joints}{kind}" body2="c{joints}{kind}" {anchor}/>'
+    of_all = lambda *x: np.concatenate([x[: 1 + joints] for joints in (1, 1, 2, 2)])  # noqa: E731
     for apart in (0.0, 1e-6, 1e-4):
-        q, v = np.array([0.3, apart, -apart]), np.array([0.5, 0.4, -0.3])
-        each = [slice(1 + joints) for joints in (1, 1, 2, 2)]
-        assert_right(
-            scene(bodies, equalities), uk.LCP(), *(np.concatenate([x[part] for part in each]) for x in (q, v)), atol=1e-6
-        )
+        q, v = of_all(0.3, apart, -apart), of_all(0.5, 0.4, -0.3)
+        assert_right(scene(bodies, equalities), uk.LCP(), q, v, atol=1e-6)
 
 
 def test_near_a_singular_configuration_the_step_says_so():
