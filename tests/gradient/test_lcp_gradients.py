@@ -187,10 +187,19 @@ def test_rollouts_with_gradients_are_bitwise_those_without(crawler, reverse):
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
 
 
-def test_batched_gradients_are_those_of_a_loop(crawler):
-    model, states = crawler
+HOP = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" size="5 5 1" friction=".6"/>
+<body pos="0 0 .1"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><joint axis="0 1 0"/>
+<geom size=".1" mass="1"/><body pos="0 0 .1"><joint name="hip" axis="0 1 0" range="-20 20" limited="true"/>
+<geom type="capsule" fromto="0 0 0 .2 0 .2" size=".03" contype="0" conaffinity="0"/></body></body></worldbody>
+<actuator><motor joint="hip"/></actuator></mujoco>"""
+
+
+def test_batched_gradients_are_those_of_a_loop():
+    """Of worlds that slide, roll against a limit, and land."""
+    model = uk.load(HOP)
     ctrls = jnp.asarray(np.random.default_rng(3).normal(size=(4, model.nu)))
-    batch = jax.tree.map(lambda *x: jnp.stack(x), *(state for state, _ in states[:3]))
+    starts = [([0, 0, 0, 0], [2, -0.1, 0, 0.3]), ([0, 0, 0, 0.35], [0.1, 0, 1, 2]), ([0, 0.02, 0.3, 0], [0, -1, 0, 0])]
+    batch = jax.tree.map(lambda *x: jnp.stack(x), *(uk.initial_state(model, q=q, v=v) for q, v in starts))
 
     def of(state):
         loss = gradient(LCP)
@@ -200,6 +209,7 @@ def test_batched_gradients_are_those_of_a_loop(crawler):
     for a, b in zip(together, loop, strict=True):
         for k in range(3):
             np.testing.assert_allclose(a[k], b[k], atol=1e-8 * (1 + np.abs(b[k]).max()))
+        assert (jnp.abs(b).max(axis=tuple(range(1, b.ndim))) > 0).all()
 
 
 # ---- the rules -------------------------------------------------------------------------------------------------------------
