@@ -11,6 +11,7 @@ import ukemi as uk
 from tests.scenes.models import CASES
 from tests.scenes.reports import check
 from tests.scenes.rigid import watch
+from tests.scenes.slow import few
 from ukemi.checking.contact_states import random_states
 from ukemi.checking.modes import step_with_mode
 from ukemi.laws import method as base
@@ -194,12 +195,20 @@ HOP = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" size="5 
 <actuator><motor joint="hip"/></actuator></mujoco>"""
 
 
-def test_batched_gradients_are_those_of_a_loop():
-    """Of worlds that slide, roll against a limit, and land."""
-    model = uk.load(HOP)
+HOPS = [([0, 0, 0, 0], [2, -0.1, 0, 0.3]), ([0, 0, 0, 0.35], [0.1, 0, 1, 2]), ([0, 0.02, 0.3, 0], [0, -1, 0, 0])]
+
+
+@pytest.mark.parametrize("name", few(["hop", "crawler"], "hop"))
+def test_batched_gradients_are_those_of_a_loop(name, request):
+    """The hopping scene starts in contact, near a limit, and in the air."""
+    if name == "hop":
+        model = uk.load(HOP)
+        starts = [uk.initial_state(model, q=q, v=v) for q, v in HOPS]
+    else:
+        model, states = request.getfixturevalue("crawler")
+        starts = [state for state, _ in states[:3]]
     ctrls = jnp.asarray(np.random.default_rng(3).normal(size=(4, model.nu)))
-    starts = [([0, 0, 0, 0], [2, -0.1, 0, 0.3]), ([0, 0, 0, 0.35], [0.1, 0, 1, 2]), ([0, 0.02, 0.3, 0], [0, -1, 0, 0])]
-    batch = jax.tree.map(lambda *x: jnp.stack(x), *(uk.initial_state(model, q=q, v=v) for q, v in starts))
+    batch = jax.tree.map(lambda *x: jnp.stack(x), *starts)
 
     def of(state):
         loss = gradient(LCP)
