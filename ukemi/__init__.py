@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ukemi.files.refreshing import refresh
     from ukemi.implicit.rules import Bounce, CentralPath, ComplementarityAware, Exact, FromDistance
     from ukemi.laws.adaptive.law import Adaptive
+    from ukemi.laws.conic.maximal import Maximal
     from ukemi.laws.conic.ncp import NCP
     from ukemi.laws.rigid.impact import Impact
     from ukemi.laws.rigid.lcp import LCP
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ukemi.model.records import Input, Model, State
     from ukemi.simulate.linearization import Linearization, linearize
     from ukemi.simulate.smoothing import smooth_collisions, smooth_onset
-    from ukemi.simulate.stepping import contacts, energy, initial_state, inverse, rollout, step, vector_field
+    from ukemi.simulate.stepping import contacts, energy, initial_state, inverse, momentum, rollout, step, vector_field
     from ukemi.status import Status, raise_if_failed
     from ukemi.xla.cache import enable_cache
 
@@ -51,6 +52,7 @@ __all__ = [
     "Input",
     "InputError",
     "Linearization",
+    "Maximal",
     "Model",
     "ModelFileError",
     "Soft",
@@ -67,6 +69,7 @@ __all__ = [
     "inverse",
     "linearize",
     "load",
+    "momentum",
     "raise_if_failed",
     "refresh",
     "rollout",
@@ -90,13 +93,23 @@ _HOMES = {
     "ukemi.simulate.linearization": ("Linearization", "linearize"),
     "ukemi.files.loading": ("load",),
     "ukemi.laws.adaptive.law": ("Adaptive",),
+    "ukemi.laws.conic.maximal": ("Maximal",),
     "ukemi.laws.conic.ncp": ("NCP",),
     "ukemi.laws.rigid.impact": ("Impact",),
     "ukemi.laws.rigid.lcp": ("LCP",),
     "ukemi.laws.soft.law": ("Soft",),
     "ukemi.model.records": ("Input", "Model", "State"),
     "ukemi.implicit.rules": ("Bounce", "CentralPath", "ComplementarityAware", "Exact", "FromDistance"),
-    "ukemi.simulate.stepping": ("contacts", "energy", "initial_state", "inverse", "rollout", "step", "vector_field"),
+    "ukemi.simulate.stepping": (
+        "contacts",
+        "energy",
+        "initial_state",
+        "inverse",
+        "momentum",
+        "rollout",
+        "step",
+        "vector_field",
+    ),
     "ukemi.simulate.smoothing": ("smooth_collisions", "smooth_onset"),
     "ukemi.status": ("Status", "raise_if_failed"),
     "ukemi.xla.cache": ("enable_cache",),

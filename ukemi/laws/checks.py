@@ -7,7 +7,7 @@ from ukemi.laws.method import Method
 from ukemi.model.checks import check_model, shapes
 from ukemi.model.records import Cache, Model, State
 
-LAWS = "uk.Soft(), uk.LCP(), uk.NCP(), uk.Impact() or uk.Adaptive()"
+LAWS = "uk.Soft(), uk.LCP(), uk.NCP(), uk.Maximal(), uk.Impact() or uk.Adaptive()"
 
 
 def check(model: Model, state: State, method: Method | None = None) -> None:

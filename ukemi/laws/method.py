@@ -11,6 +11,7 @@ from jax import Array
 
 from ukemi.errors import InputError
 from ukemi.implicit.rules import Rule
+from ukemi.mechanics.energy import Energy, Momentum, mechanical_energy, mechanical_momentum
 from ukemi.mechanics.kinematics import coordinate_rate, tangent_vector
 from ukemi.model.records import Input, Model, State
 
@@ -52,6 +53,14 @@ class Method(eqx.Module):
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Any, Array]:
         """Contacts, and their forces (nc, dim) in the contacts' frames."""
         self._lacks("uk.contacts")
+
+    def energy(self, model: Model, state: State) -> Energy:
+        """Mechanical energy where the law has states."""
+        return mechanical_energy(model, state)
+
+    def momentum(self, model: Model, state: State) -> Momentum:
+        """Momentum where the law has states."""
+        return mechanical_momentum(model, state)
 
     def _lacks(self, function: str, others: str = "uk.Soft(...) does") -> NoReturn:
         raise InputError(f"method={type(self).__name__}(...) does not offer {function}; {others}.")

@@ -31,7 +31,7 @@ def free_motion(here: Here, duration: Array | None) -> FreeMotion:
     """The motion over a duration [s]; None: an instant, in which no force acts."""
     model = here.model
     dyn = smooth(model, here.kin, here.v)
-    M = dyn.M if duration is None else dyn.M + duration * _damping(here)
+    M = dyn.M if duration is None else dyn.M + duration * damping(here)
     inverse = eliminate(M, jnp.eye(model.nv, dtype=M.dtype), definite=True)
     v = here.v if duration is None else here.v + duration * (inverse @ (applied(here) - dyn.bias))
     return FreeMotion(M, inverse, v, dyn.velocity)
@@ -51,7 +51,7 @@ def damps_by_servos(model: Model) -> bool:
     return INTEGRATORS[layout.integrator].takes_forces and model.nu > 0 and "actuation" not in layout.disabled
 
 
-def _damping(here: Here) -> Array:
+def damping(here: Here) -> Array:
     """D (nv, nv), of joints and servos. What fluids damp is not symmetric and stays explicit."""
     model = here.model
     D = jnp.diag(model.joints.damping if damps_joints(model) else jnp.zeros_like(here.v))

@@ -275,7 +275,7 @@ def _inertia_table() -> tuple[np.ndarray, np.ndarray]:
             k = 3 - i - j
             if i != j:
                 s = 1.0 if (j - i) % 3 == 2 else -1.0
-                entry[0, i, 3 + j], sign[0, i, 3 + j] = 4 * k + 3, s
+                entry[0, i, 3 + j], sign[0, i, 3 + j] = 4 * 3 + k, s
                 entry[0, 3 + j, i], sign[0, 3 + j, i] = 4 * k + 3, s
     return entry, sign
 
@@ -284,7 +284,10 @@ _ENTRY, _SIGN = _inertia_table()
 
 
 def spatial_inertia(pseudo: Array) -> Array:
-    """Spatial inertia (..., 6, 6) in [angular; linear] order, of pseudo-inertias (..., 16)."""
+    """Spatial inertia (..., 6, 6) in [angular; linear] order, of pseudo-inertias (..., 16).
+
+    Of Σ m x yᵀ it is the map from a motion of the points x to the wrench of their momenta at the points y.
+    """
     sign = _SIGN.astype(pseudo.dtype)
     return pick(pseudo, _ENTRY[0]) * sign[0] + pick(pseudo, _ENTRY[1]) * sign[1]
 

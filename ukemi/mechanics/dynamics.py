@@ -23,12 +23,17 @@ class Smooth(NamedTuple):
 
 def body_inertias(model: Model, kin: Kinematics) -> Array:
     """Pseudo-inertias (nb, 16) of the bodies in world axes about each tree's reference point."""
-    bodies = model.bodies
-    axes = spatial.quat_to_mat(bodies.iquat)
-    local = spatial.pseudo_inertia(bodies.mass, bodies.ipos, axes, bodies.inertia, bodies.products)
+    local = local_inertias(model)
     origin = jnp.pad(pick_rows(kin.ref, model.tree.body_tree)[..., None], ((0, 0), (0, 1), (3, 0)))
     X = kin.X - origin
     return spatial.compose(spatial.compose(X, local), X.mT).reshape(-1, 16)
+
+
+def local_inertias(model: Model) -> Array:
+    """Pseudo-inertias (nb, 4, 4) of the bodies in their own frames."""
+    bodies = model.bodies
+    axes = spatial.quat_to_mat(bodies.iquat)
+    return spatial.pseudo_inertia(bodies.mass, bodies.ipos, axes, bodies.inertia, bodies.products)
 
 
 def gravity(model: Model) -> Array:

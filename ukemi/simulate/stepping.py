@@ -17,7 +17,7 @@ from ukemi.laws.integrators import rates
 from ukemi.laws.memory import blank_cache
 from ukemi.laws.method import Method
 from ukemi.laws.soft.law import Soft
-from ukemi.mechanics.energy import Energy, mechanical_energy
+from ukemi.mechanics.energy import Energy, Momentum
 from ukemi.model.checks import check_model
 from ukemi.model.records import Input, Model, State, as_input
 
@@ -178,13 +178,38 @@ def _vector_field(model, state, inputs, method):
     return of_one_world(field)(model, state, inputs)
 
 
-def energy(model: Model, state: State) -> Energy:
-    """Kinetic energy, and potential energy of gravity and joint springs [J], of a state."""
-    check(model, state)
-    return _energy(model, state)
+def energy(model: Model, state: State, method: Method | None = None) -> Energy:
+    """Kinetic energy, and potential energy of gravity and joint springs [J], of a state.
+
+    Args:
+        model: the robot.
+        state: where it is.
+        method: the contact law that led there; `Maximal` has the energy of the way there, which does not drift.
+    """
+    check(model, state, method)
+    return _energy(model, state, method or Soft())
 
 
-_energy = eqx.filter_jit(mechanical_energy)
+@eqx.filter_jit
+def _energy(model, state, method):
+    return method.energy(model, state)
+
+
+def momentum(model: Model, state: State, method: Method | None = None) -> Momentum:
+    """Linear [N s] and angular momentum [N m s] of all bodies, in world axes about the origin.
+
+    Args:
+        model: the robot.
+        state: where it is.
+        method: the contact law that led there; `Maximal` has the momentum of the way there, which is kept exactly.
+    """
+    check(model, state, method)
+    return _momentum(model, state, method or Soft())
+
+
+@eqx.filter_jit
+def _momentum(model, state, method):
+    return method.momentum(model, state)
 
 
 class ContactReport(eqx.Module):

@@ -2,31 +2,27 @@
 
 With everything that touches taken at q⁺ = q ⊕ h v⁺,
 
-    M̂ (v⁺ − v) = h (τ − c) + J⁺ᵀ f,     φ(q⁺) + max(0, −φ(q)) + δ γ = s,     μ J⁺ v⁺ = u,     g(q⁺) = g(q)
+    φ(q⁺) + max(0, −φ(q)) + δ γ = s,     μ J⁺ v⁺ = u,     g(q⁺) = g(q),
 
-and γ s = κ, ξ ∘ η = κ e (`laws.conic.cones`). What was inside at the start is not thrown out, but taken back without
-velocity (`restoring`). What bounces leaves at J⁺ v⁺ = −e J v instead. J⁺ is ∂φ(q ⊕ h v)/∂(h v): it goes through the
-turn of a body within the step, too.
+the impulses that v⁺ needs (`laws.conic.mechanics`), and γ s = κ, ξ ∘ η = κ e (`laws.conic.cones`). What was inside at
+the start is not thrown out, but taken back without velocity (`restoring`). What bounces leaves at J⁺ v⁺ = −e J v
+instead. J⁺ is ∂φ(q ⊕ h v)/∂(h v): it goes through the turn of a body within the step, too.
 """
 
-import dataclasses
 from typing import NamedTuple, cast
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ukemi.constraints.block import Block, Frame, Side
 from ukemi.constraints.contacts import contact_parameters
-from ukemi.constraints.rows import RowKinds, row_map, row_matrix, scalar_blocks
+from ukemi.constraints.rows import RowKinds, row_map, row_matrix
 from ukemi.laws.conic import cones
 from ukemi.laws.conic.cones import Layout, Products, layout, of_cones, of_heads, owned, to_rows, two_sided
+from ukemi.laws.conic.end import blocks_of
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Path, Point
 from ukemi.laws.here import Here, frame_of
-from ukemi.maths import spatial
-from ukemi.mechanics.kinematics import integrate, kinematics, velocities
-from ukemi.model.tree import Tree
 
 SOFT = 1e-6  # δ: metres per second that heads give per impulse, relative to the inverse weight of what they move
 YIELD = 1e-4  # of what takes overlaps back, relative to inverse weights, so that what asks for different things agrees
@@ -50,44 +46,6 @@ class Start(NamedTuple):
     rebound: Array  # (H,) velocity at which a bouncing contact leaves
     held: Array  # (hold,) g(q)
     dry: Array  # (dry,) largest impulse of dry friction
-
-
-def frame_after(here: Here, v: Array, duration: Array, contacts_at) -> Frame:
-    """What rows are made from at q ⊕ h v; contacts_at: function of the kinematics there."""
-    model, inputs = here.model, here.inputs
-    q = integrate(model.tree, here.q, v, duration)
-    kin = kinematics(model, q, inputs.mocap_pos, inputs.mocap_quat)
-    return Frame(model, kin, velocities(model.tree, kin.S, v), q, v, contacts_at(kin))
-
-
-class Across(NamedTuple):
-    """∂(tangent at q ⊕ h v)/∂(h v): J_r of rotations, else one."""
-
-    tree: Tree
-    turn: Array  # (n, 3, 3) J_r of the joints that turn freely
-
-    @staticmethod
-    def of(tree: Tree, v: Array, duration: Array) -> "Across":
-        """Over a step at v."""
-        return Across(tree, spatial.right_jacobian(duration * v[tree.quat_dof]))
-
-    def rows(self, J: Array) -> Array:
-        """Rows (..., nv) of Jacobians at the end as those of velocities."""
-        dofs = self.tree.quat_dof
-        for k in range(len(dofs)):
-            first = int(dofs[k, 0])
-            part = spatial.materialize((J[..., first : first + 3, None] * self.turn[k]).sum(-2))
-            J = jnp.concatenate([J[..., :first], part, J[..., first + 3 :]], -1)
-        return J
-
-    def rates(self, v: Array) -> Array:
-        """Velocities (nv,) as seen at the end."""
-        return Across(self.tree, self.turn.mT).rows(v)
-
-
-def blocks_of(frame: Frame) -> list[Block]:
-    """The rows that are not contacts, kind by kind."""
-    return scalar_blocks(frame, together=True)
 
 
 def rows_at(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Rows:
@@ -170,13 +128,12 @@ def asked(own: Layout, rows: Rows, start: Start, moved: Array, bounce: Array, du
     return Asked(gap, slip, held, rows.mu, start.dry, rows.weight, SOFT * duration * rows.weight, aims, fade)
 
 
-def residual(own: Layout, kinds: RowKinds, z: Point, asked: Asked, on, missing: Array, pull) -> Imbalance:
-    """What z leaves; on: heads and cones that count; missing: impulse (nv,) that v⁺ needs; pull: f ↦ J⁺ᵀ f."""
+def residual(own: Layout, z: Point, asked: Asked, on, force: Array) -> Imbalance:
+    """What z leaves; on: heads and cones that count; force: impulse (nv,) that is missing."""
     heads, rubs = on
     made = cones.products(z.cones, cone_heads(own, z, asked, rubs))
-    f = impulses(own, kinds, z, asked.mu, on)
     return Imbalance(
-        missing - pull(f),
+        force,
         asked.held,
         jnp.where(heads, asked.gap + asked.delta * z.cones.gamma - z.cones.s, 0.0),
         jnp.where(rubs[:, None], asked.slip - z.cones.u, 0.0),
@@ -198,17 +155,6 @@ def impulses(own: Layout, kinds: RowKinds, z: Point, mu: Array, on) -> Array:
     heads, rubs = on
     f = to_rows(own, kinds.total, jnp.where(heads, z.cones.gamma, 0.0), jnp.where(rubs[:, None], mu * z.cones.y, 0.0))
     return jnp.concatenate([z.held, f[kinds.hold :]])
-
-
-def bending(here: Here, kinds: RowKinds, v: Array, duration: Array, held: Array) -> Array:
-    """∂(J⁺ᵀ f)/∂v (nv, nv) of impulses `held` (scalar,) of rows that are not contacts, which stay the same."""
-
-    def pulled(v: Array) -> Array:
-        frame = frame_after(here, v, duration, lambda kin: here.contacts)
-        J = row_map(frame, dataclasses.replace(kinds, contacts=0), blocks_of(frame))
-        return Across.of(here.model.tree, v, duration).rows(J.pull(held))
-
-    return jax.jacfwd(pulled)(v)
 
 
 # ---- what was inside before ------------------------------------------------------------------------------------------

@@ -8,31 +8,24 @@ from ukemi.constraints.block import Frame
 from ukemi.constraints.rows import RowKinds, row_map, row_matrix
 from ukemi.implicit.rule import pushforward, zero_tangent
 from ukemi.laws.conic import newton
-from ukemi.laws.conic.balance import (
-    Across,
-    asked,
-    blocks_of,
-    cone_heads,
-    frame_after,
-    matched,
-    residual,
-    rows_at,
-    start_of,
-)
+from ukemi.laws.conic.balance import asked, cone_heads, impulses, matched, residual, rows_at, start_of
 from ukemi.laws.conic.cones import layout, of_cones, of_heads
+from ukemi.laws.conic.end import Across, blocks_of, frame_after
+from ukemi.laws.conic.mechanics import Mechanics
 from ukemi.laws.conic.newton import Slopes
-from ukemi.laws.conic.unknowns import Asked, Imbalance, Known, Path, Point
+from ukemi.laws.conic.unknowns import Known, Path, Point
 from ukemi.laws.here import Here
-from ukemi.laws.momentum import missing_impulse
+from ukemi.laws.momentum import free_motion
 
 
-def rule(kinds: RowKinds, found: tuple[Point, Known], args, tangents):
+def rule(mechanics: Mechanics, kinds: RowKinds, found: tuple[Point, Known], args, tangents):
     """How the unknowns move along tangents of args (here, duration, path, guide), whose leaves may be SymbolicZero."""
     (z, known), (*moving, guide) = found, args
-    change = pushforward(lambda moved: _left(kinds, z, known, guide.ahead, *moved)[0], tuple(moving), tangents[:3])
+    at = mechanics, kinds
+    change = pushforward(lambda moved: _left(at, z, known, guide.ahead, *moved)[0], tuple(moving), tangents[:3])
     if change is None:
         return None
-    return newton.solver(_system(kinds, z, known, guide.ahead, *moving))(change)[0], zero_tangent(known)
+    return newton.solver(_system(at, z, known, guide.ahead, *moving))(change)[0], zero_tangent(known)
 
 
 def end_of(here: Here, v: Array, duration: Array, known: Known, ahead: Array | None) -> Frame:
@@ -40,26 +33,27 @@ def end_of(here: Here, v: Array, duration: Array, known: Known, ahead: Array | N
     return frame_after(here, v, duration, lambda kin: attached(here.model, kin, known.contacts, ahead))
 
 
-def _left(kinds: RowKinds, z: Point, known: Known, ahead, here: Here, duration: Array, path: Path):
+def _left(at: tuple[Mechanics, RowKinds], z: Point, known: Known, ahead, here: Here, duration: Array, path: Path):
     """The residual at z, and what is asked there."""
-    own, frame = layout(here.model, kinds), end_of(here, z.v, duration, known, ahead)
-    blocks, across = blocks_of(frame), Across.of(here.model.tree, z.v, duration)
-    J, start = row_map(frame, kinds, blocks), matched(own, start_of(here, kinds, duration), known.origin)
-    wants = asked(own, rows_at(frame, kinds, blocks), start, J.motion(across.rates(z.v)), known.bounce, duration, path)
-    missing = missing_impulse(here, z.v, duration)
-    return residual(own, kinds, z, wants, known.on, missing, lambda f: across.rows(J.pull(f))), wants
+    (mechanics, kinds), end = at, end_of(here, z.v, duration, known, ahead)
+    own, blocks = layout(here.model, kinds), blocks_of(end)
+    start = matched(own, start_of(here, kinds, duration), known.origin)
+    moved = row_map(end, kinds, blocks).motion(Across.of(here.model.tree, z.v, duration).rates(z.v))
+    wants = asked(own, rows_at(end, kinds, blocks), start, moved, known.bounce, duration, path)
+    f = impulses(own, kinds, z, wants.mu, known.on)
+    return residual(own, z, wants, known.on, mechanics.left(here, end, kinds, duration, f)), wants
 
 
-def _system(kinds: RowKinds, z: Point, known: Known, ahead, here: Here, duration: Array, path: Path) -> newton.System:
+def _system(at, z: Point, known: Known, ahead, here: Here, duration: Array, path: Path) -> newton.System:
     """The residual's slope at a solution, in the unknowns."""
-    own, wants = layout(here.model, kinds), _left(kinds, z, known, ahead, here, duration, path)[1]
+    (mechanics, kinds), wants = at, _left(at, z, known, ahead, here, duration, path)[1]
+    own = layout(here.model, kinds)
 
-    def moved(v: Array) -> tuple[Imbalance, Asked]:
-        return _left(kinds, z._replace(v=v), known, ahead, here, duration, path)
-
-    by = jax.jacfwd(lambda v: moved(v)[0])(z.v)
-    frame = end_of(here, z.v, duration, known, ahead)
-    J = Across.of(here.model.tree, z.v, duration).rows(row_matrix(frame, kinds, blocks_of(frame)))
-    rubs = wants.mu[:, :, None] * of_cones(own, J)
-    slopes = Slopes(by.slack, by.slip, by.held, of_heads(own, J), rubs, J[kinds.holding])
+    by = jax.jacfwd(lambda v: _left(at, z._replace(v=v), known, ahead, here, duration, path)[0])(z.v)
+    end = end_of(here, z.v, duration, known, ahead)
+    moves = Across.of(here.model.tree, z.v, duration).rows(row_matrix(end, kinds, blocks_of(end)))
+    begun = mechanics.begin(here, kinds, duration, free_motion(here, duration))
+    pulls = mechanics.pulls(begun, here, end, kinds, moves)
+    rubs = wants.mu[:, :, None] * of_cones(own, pulls)
+    slopes = Slopes(by.slack, by.slip, by.held, of_heads(own, pulls), rubs, pulls[kinds.holding])
     return newton.system(own, z.cones, cone_heads(own, z, wants, known.on[1]), wants, known.on, by.force, slopes)

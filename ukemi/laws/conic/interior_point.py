@@ -10,30 +10,28 @@ Thus geometry and linear algebra are compiled once.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.constraints.rows import RowKinds, constant_dofs, row_matrix
+from ukemi.constraints.rows import RowKinds, row_matrix
 from ukemi.laws.conic import cones, newton
 from ukemi.laws.conic.balance import (
     SHALLOW,
-    Across,
     Start,
     asked,
-    bending,
-    blocks_of,
     cone_heads,
-    frame_after,
     impulses,
     matched,
     residual,
     rows_at,
 )
 from ukemi.laws.conic.cones import Cones, Layout, Products, of_cones, of_heads, owned
+from ukemi.laws.conic.end import Across, blocks_of, frame_after
+from ukemi.laws.conic.mechanics import Mechanics
 from ukemi.laws.conic.memory import Pushes
 from ukemi.laws.conic.newton import Slopes
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Known, Path, Point
@@ -67,6 +65,8 @@ class Task(NamedTuple):
     free: FreeMotion
     duration: Array
     path: Path
+    mechanics: Mechanics
+    begun: Any  # what the mechanics take from the start
     bounce: Array  # (H,) heads at the start that bounce
     recalled: Pushes
     detect: Callable  # contacts of kinematics
@@ -81,6 +81,7 @@ class Found(NamedTuple):
     head: Array  # (K,) ξ₀
     off: Imbalance
     slopes: Slopes
+    M: Array  # (nv, nv) slope of the impulse that v⁺ needs
     residual: Array  # () relative to the velocities at hand
 
 
@@ -210,30 +211,29 @@ def _start(task: Task, start: Array) -> Array:
 
 def _look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     """The residual at a point, with the contacts that there are at its end; and the velocities at hand."""
-    kinds, own, here, start, free, h, path = task[:7]
+    kinds, own, here, start, _, h, path, mechanics, begun = task[:9]
     frame = frame_after(here, tried.v, h, task.detect)
     blocks = blocks_of(frame)
-    rows, J = (
-        rows_at(frame, kinds, blocks),
-        Across.of(here.model.tree, tried.v, h).rows(row_matrix(frame, kinds, blocks)),
-    )
+    rows = rows_at(frame, kinds, blocks)
+    moves = Across.of(here.model.tree, tried.v, h).rows(row_matrix(frame, kinds, blocks))
+    pulls = mechanics.pulls(begun, here, frame, kinds, moves)
     names = _names(kinds, frame.contacts)
     origin = _places(_names(kinds, here.contacts), names)
     bounce = jnp.concatenate([task.bounce[: own.limits], (origin >= 0) & task.bounce[own.limits :][origin]])
-    start, pushes = matched(own, start, origin), of_heads(own, J)
-    wants = asked(own, rows, start, J @ tried.v, bounce, h, path)
-    rubs = rows.mu[:, :, None] * of_cones(own, J)
-    slopes = Slopes(h * pushes, rubs, J[kinds.holding], pushes, rubs, J[kinds.holding])
+    wants = asked(own, rows, matched(own, start, origin), moves @ tried.v, bounce, h, path)
+    slips, rubs = (rows.mu[:, :, None] * of_cones(own, J) for J in (moves, pulls))
+    nearer, pushes, holding = of_heads(own, moves), of_heads(own, pulls), kinds.holding
+    slopes = Slopes(h * nearer, slips, moves[holding], pushes, rubs, pulls[holding])
     active = jnp.concatenate([np.ones(own.limits, bool), frame.contacts.active[: kinds.contacts]])
     heads = active & (jnp.abs(pushes) > STILL).any(-1)
     on = heads, owned(own, heads, True) & (rows.mu > 0).any(-1) & (cones.bounds(own, heads * 1.0, start.dry) > 0)
     known = Known(frame.contacts, origin, on, bounce, heads & (rows.phi < -SHALLOW))
     speed = jnp.where(carry.progress.fresh, _speed(task, on, slopes, rows.weight), carry.progress.speed)
     point = tried._replace(cones=_variables(task, carry, tried.cones, names, wants, on, speed))
-    missing = free.M @ (tried.v - free.v)
-    off = residual(own, kinds, point, wants, on, missing, lambda f: f @ J)
+    missing, M = mechanics.missing(begun, here, frame, h)
+    off = residual(own, point, wants, on, missing - impulses(own, kinds, point, wants.mu, on) @ pulls)
     size = _size(task, off, rows.weight) / speed
-    return Found(point, known, wants, cone_heads(own, point, wants, on[1]), off, slopes, size), speed
+    return Found(point, known, wants, cone_heads(own, point, wants, on[1]), off, slopes, M, size), speed
 
 
 def _names(kinds: RowKinds, contacts) -> Array:
@@ -343,7 +343,7 @@ def _largest(parts) -> Array:
 
 def _direction(task: Task, found: Found, now: Progress) -> tuple[Point, Array, Array]:
     """Predictor, then corrector (Dojo, eqs. 51–54): the change, how far it may go, and its excess over κ."""
-    point, known, wants, head, off, slopes, _ = found
+    point, known, wants, head, off, slopes, M, _ = found
     heads, rubs = known.on
     aims = Products(*wants.aims, jnp.zeros_like(off.products.rest))
     made = Products(
@@ -352,10 +352,9 @@ def _direction(task: Task, found: Found, now: Progress) -> tuple[Point, Array, A
             for on, x, aim in zip((heads, rubs, rubs[:, None]), off.products, aims, strict=True)
         )
     )
-    M = task.free.M
-    if constant_dofs(task.here.model) is None:  # of loops and of ball joints' limits, which bend much
-        f = impulses(task.layout, task.kinds, point, wants.mu, known.on)[: task.kinds.scalar]
-        M = M - bending(task.here, task.kinds, point.v, task.duration, f)
+    f = impulses(task.layout, task.kinds, point, wants.mu, known.on)[: task.kinds.scalar]
+    bend = task.mechanics.bending(task.here, task.kinds, point.v, task.duration, f)
+    M = M if bend is None else M - bend
     step = newton.solver(newton.system(task.layout, point.cones, head, wants, known.on, M, slopes))
 
     def towards(excess: Array, second: Products) -> tuple[Point, Array]:
