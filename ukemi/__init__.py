@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from ukemi.laws.rigid.impact import Impact
     from ukemi.laws.rigid.lcp import LCP
     from ukemi.laws.soft.law import Soft
+    from ukemi.mechanics.maximal import MaximalState
     from ukemi.model.records import Input, Model, State
+    from ukemi.simulate.coordinates import maximal_state, minimal_state
     from ukemi.simulate.linearization import Linearization, linearize
     from ukemi.simulate.smoothing import smooth_collisions, smooth_onset
     from ukemi.simulate.stepping import contacts, energy, initial_state, inverse, momentum, rollout, step, vector_field
@@ -53,6 +55,7 @@ __all__ = [
     "InputError",
     "Linearization",
     "Maximal",
+    "MaximalState",
     "Model",
     "ModelFileError",
     "Soft",
@@ -69,6 +72,8 @@ __all__ = [
     "inverse",
     "linearize",
     "load",
+    "maximal_state",
+    "minimal_state",
     "momentum",
     "raise_if_failed",
     "refresh",
@@ -98,8 +103,10 @@ _HOMES = {
     "ukemi.laws.rigid.impact": ("Impact",),
     "ukemi.laws.rigid.lcp": ("LCP",),
     "ukemi.laws.soft.law": ("Soft",),
+    "ukemi.mechanics.maximal": ("MaximalState",),
     "ukemi.model.records": ("Input", "Model", "State"),
     "ukemi.implicit.rules": ("Bounce", "CentralPath", "ComplementarityAware", "Exact", "FromDistance"),
+    "ukemi.simulate.coordinates": ("maximal_state", "minimal_state"),
     "ukemi.simulate.stepping": (
         "contacts",
         "energy",

@@ -51,19 +51,13 @@ def kinematics(model: Model, q: Array, mocap_pos: Array | None = None, mocap_qua
 
 def _evaluate(fixed: tuple[Model, Array | None, Array | None], q: Array) -> Kinematics:
     model, mocap_pos, mocap_quat = fixed
-    tree = model.tree
-    X, after = _base_poses(model, q, mocap_pos, mocap_quat), []
-    if tree.nj:
-        eye = np.eye(4, dtype=q.dtype)[None]
-        moves = jnp.concatenate([_joint_poses(model, q), eye])
-        for k in range(tree.slots.shape[1]):  # the joints of each body in order, all bodies at once
-            X = spatial.materialize(spatial.compose(X, moves[tree.slots[:, k]]))
-            after.append(X)
-    for up in tree.jumps:
+    after = relative_poses(model, q, mocap_pos, mocap_quat)
+    X = after[-1]
+    for up in model.tree.jumps:
         X = spatial.materialize(spatial.compose(X[up], X))
     com = X[:, :3, 3] + spatial.apply(X[:, :3, :3], model.bodies.ipos)
     ref = _tree_centers(model, com)
-    return spatial.materialize(Kinematics(X, com, ref, _motion_subspace(model, X, ref, after)))
+    return spatial.materialize(Kinematics(X, com, ref, _motion_subspace(model, X, ref, after[1:])))
 
 
 @jax.custom_jvp
@@ -112,6 +106,17 @@ def carry(model: Model, kin: Kinematics, shift: Array) -> Kinematics:
 def of_state(model: Model, state: State, inputs: Input) -> Kinematics:
     """Kinematics of a state under the motion-capture poses of `inputs`."""
     return kinematics(model, state.q, inputs.mocap_pos, inputs.mocap_quat)
+
+
+def relative_poses(model: Model, q: Array, mocap_pos: Array | None, mocap_quat: Array | None) -> list[Array]:
+    """Poses (nb, 4, 4) of all bodies in their parents' frames, before their joints move and after each of these."""
+    tree, X = model.tree, [_base_poses(model, q, mocap_pos, mocap_quat)]
+    if tree.nj:
+        eye = np.eye(4, dtype=q.dtype)[None]
+        moves = jnp.concatenate([_joint_poses(model, q), eye])
+        for k in range(tree.slots.shape[1]):  # the joints of each body in order, all bodies at once
+            X.append(spatial.materialize(spatial.compose(X[-1], moves[tree.slots[:, k]])))
+    return X
 
 
 def _joint_poses(model: Model, q: Array) -> Array:

@@ -53,6 +53,7 @@ class Settings(NamedTuple):
     iterations: int  # of each start
     tolerance: float  # of residuals, relative to the velocities at hand
     near: float  # distance from the central path, relative to κ, that counts as on it
+    polish: bool  # whether a solution is improved once more, to rounding
 
 
 class Task(NamedTuple):
@@ -99,6 +100,7 @@ class Progress(NamedTuple):
     fresh: Array  # () bool: at a starting point
     rounds: Array  # () iterations of this start
     total: Array  # () of all
+    close: Array  # () bool: at a point that counts as a solution
     solved: Array
     stuck: Array
 
@@ -146,7 +148,7 @@ def _blank(task: Task) -> Carry:
     known = Known(contacts, jnp.zeros(task.kinds.contacts, jnp.int32), on, on[0], on[0])
     no, count = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
     first = jnp.where(task.recalled.valid, 0, 1).astype(jnp.int32)
-    progress = Progress(zero, one, count, one, one, one, one, first, ~no, count, count, no, no)
+    progress = Progress(zero, one, count, one, one, one, one, first, ~no, count, count, no, no, no)
     return Carry(point, known, jax.tree.map(jnp.zeros_like, point), progress)
 
 
@@ -163,7 +165,8 @@ def _turn(settings: Settings, task: Task, carry: Carry) -> Carry:
 
     def take(_):
         on_path = _off_path(task, found, jnp.zeros_like(now.excess)) < settings.near
-        solved = (found.residual < settings.tolerance) & on_path
+        close = (found.residual < settings.tolerance) & on_path
+        solved = close & now.close if settings.polish else close
         nowhere = jax.tree.map(jnp.zeros_like, found.point), jnp.ones_like(now.alpha), jnp.zeros_like(now.excess)
         change, alpha, excess = lax.cond(solved, lambda: nowhere, lambda: _direction(task, found, now))
         more = (~now.fresh).astype(jnp.int32)
@@ -178,6 +181,7 @@ def _turn(settings: Settings, task: Task, carry: Carry) -> Carry:
             fresh=jnp.zeros_like(now.fresh),
             rounds=now.rounds + more,
             total=now.total + more,
+            close=close,
             solved=solved,
         )
         return Carry(found.point, found.known, change, after)
@@ -242,6 +246,8 @@ def _names(kinds: RowKinds, contacts) -> Array:
 
 def _places(before: Array, now: Array) -> Array:
     """Where contacts (nc,) were before; −1: they are new."""
+    if not len(now):
+        return now
     same = (now[:, None] == before) & (now >= 0)[:, None]
     return jnp.where(same.any(-1), jnp.argmax(same, -1), -1).astype(jnp.int32)
 

@@ -136,7 +136,7 @@ class Conic(Method):
         """The point of a central path, by the implicit rule, and (iterations, whether that is a solution)."""
         kinds = self._kinds(here.model)
         precise = PRECISE[here.v.dtype.name]
-        settings = Settings(self.iterations, precise.tolerance, precise.near)
+        settings = Settings(self.iterations, precise.tolerance, precise.near, self.mechanics.keeps)
 
         def find(args) -> tuple[tuple[Point, Known], tuple[Array, Array]]:
             here, duration, path, guide = args

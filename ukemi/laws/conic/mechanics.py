@@ -30,6 +30,8 @@ from ukemi.mechanics.variational import Chords, chord_impulse, chord_inertia
 class Mechanics(abc.ABC):
     """A balance of impulses over a step."""
 
+    keeps = False  # whether it has invariants, so that residuals are brought down to rounding
+
     @abc.abstractmethod
     def begin(self, here: Here, kinds: RowKinds, duration: Array, free: FreeMotion) -> Any:
         """What the balance takes from the start of a step."""
@@ -95,6 +97,8 @@ class Begun(NamedTuple):
 
 class Variational(Mechanics):
     """With bodies that move straight from one time to the next (`mechanics.variational`)."""
+
+    keeps = True
 
     def begin(self, here, kinds, duration, free):
         """Chords, forces and equalities of the start."""
