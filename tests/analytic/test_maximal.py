@@ -12,14 +12,14 @@ from ukemi.mechanics.kinematics import difference, integrate, kinematics, point_
 LAW = uk.Maximal()
 
 # Joints of every type, two of one body, and a body that is welded on.
-CHAIN = """<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody>
-<body pos="0 0 1"><freejoint/><geom type="box" size=".1 .2 .3" mass="1"/>
- <body pos=".2 .1 0"><joint name="bend" axis="0 1 .3" pos=".05 0 0"/><geom type="box" size=".1 .05 .2" pos=".2 0 0" mass=".7"/>
-  <body pos=".3 0 .1"><joint type="ball"/><geom type="box" size=".1 .05 .07" pos="0 .1 0" mass=".5"/>
-   <body pos=".3 0 .1"><joint type="slide" axis="1 1 0"/><joint axis="0 0 1"/>
-    <geom type="box" size=".1 .05 .07" pos="0 .1 0" mass=".5"/>
-    <body pos="0 0 .3" euler="20 0 30"><geom type="box" size=".02 .05 .07" mass=".2"/></body></body></body></body></body>
-</worldbody></mujoco>""".replace("<mujoco>", '<mujoco><default><geom contype="0" conaffinity="0"/></default>')
+CHAIN = """<mujoco><option timestep="0.01"/><default><geom type="box" contype="0" conaffinity="0"/></default><worldbody>
+<body pos="0 0 1"><freejoint/><geom size=".1 .2 .3" mass="1"/>
+<body pos=".2 .1 0"><joint name="bend" axis="0 1 .3" pos=".05 0 0"/><geom size=".1 .05 .2" pos=".2 0 0" mass=".7"/>
+<body pos=".3 0 .1"><joint type="ball"/><geom size=".1 .05 .07" pos="0 .1 0" mass=".5"/>
+<body pos=".3 0 .1"><joint type="slide" axis="1 1 0"/><joint axis="0 0 1"/>
+  <geom size=".1 .05 .07" pos="0 .1 0" mass=".5"/>
+<body pos="0 0 .3" euler="20 0 30"><geom size=".02 .05 .07" mass=".2"/></body>
+</body></body></body></body></worldbody></mujoco>"""
 
 
 def chain(h: float = 0.01, gravity: float = 0.0) -> uk.Model:
@@ -79,7 +79,7 @@ def test_steps_solve_the_equations_of_bodies_and_joints():
 
 
 def bodies_impulses(model: uk.Model, before: uk.State, arrived: uk.State):
-    """Impulse and torque (6 nb,) that each body needs over a step, by quaternions, and the joints' motion (6 nb, nv)."""
+    """Impulse and torque (6 nb,) that each body needs over a step, by quaternions; how joints move these (6 nb, nv)."""
     h = float(model.options.timestep)
     q2, q3 = before.q, arrived.q
     poses = [kinematics(model, q) for q in (integrate(model.tree, q2, before.v, -h), q2, q3)]
@@ -89,7 +89,7 @@ def bodies_impulses(model: uk.Model, before: uk.State, arrived: uk.State):
     force = np.asarray(model.bodies.mass)[:, None] * ((x3 - 2 * x2 + x1) / h - h * np.asarray(model.options.gravity))
     torque = []
     for b in range(model.tree.nb):
-        axes = np.asarray(uk_matrix(model.bodies.iquat[b]))
+        axes = np.asarray(rotation(model.bodies.iquat[b]))
         inertia = axes @ np.diag(model.bodies.inertia[b]) @ axes.T
         (c1, p1), (c2, p2) = (turn[b] for turn in turns)
         body = 2 / h * (c2 * inertia @ p2 + np.cross(p2, inertia @ p2) - c1 * inertia @ p1 + np.cross(p1, inertia @ p1))
@@ -108,7 +108,7 @@ def between(a: np.ndarray, b: np.ndarray) -> list[tuple[float, np.ndarray]]:
     return out
 
 
-def uk_matrix(quat) -> np.ndarray:
+def rotation(quat) -> np.ndarray:
     w, x, y, z = np.asarray(quat)
     return np.array(
         [
@@ -134,11 +134,10 @@ def test_the_order_is_two_with_velocities_half_a_step_before():
 
 
 def rolled_to(model: uk.Model, state: uk.State, steps: int) -> uk.State:
-    parts = []
-    while steps > 0:
-        states, _ = roll(model, state)
-        last = min(steps, 100) - 1
-        parts, state, steps = [states], jax.tree.map(lambda x: x[last], states), steps - 100  # noqa: B023
+    """The last state."""
+    for done in range(0, steps, 100):
+        last = min(steps - done, 100) - 1
+        state = jax.tree.map(lambda x: x[last], roll(model, state)[0])  # noqa: B023
     return state
 
 

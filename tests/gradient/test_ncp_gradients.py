@@ -22,9 +22,9 @@ def scene(condim: int, cone: str):
     return model, settled(model, 20, ctrl, law), ctrl
 
 
-def hard(cone: str):
+def hard(cone: str, kind=uk.NCP):
     """The law at a relative change of κ."""
-    return lambda change: uk.NCP(kappa=KAPPA * (1 + change), ahead=WIDTH, cone=cone)
+    return lambda change: kind(kappa=KAPPA * (1 + change), ahead=WIDTH, cone=cone)
 
 
 def relaxed(cone: str):
@@ -50,9 +50,9 @@ def along(condim: int) -> np.ndarray:
 
 
 @functools.cache
-def differences(condim: int, cone: str) -> np.ndarray:
+def differences(condim: int, cone: str, kind=uk.NCP) -> np.ndarray:
     """Derivative (k, 2 nv) of the hard law along the directions."""
-    function, steps = after(condim, cone, hard(cone)), STEP * jnp.asarray(along(condim))
+    function, steps = after(condim, cone, hard(cone, kind)), STEP * jnp.asarray(along(condim))
     ends = jax.jit(lambda steps: jax.lax.map(function, steps))
     return (np.asarray(ends(steps)) - np.asarray(ends(-steps))) / (2 * STEP)
 
@@ -78,12 +78,19 @@ def agree(found, wanted, tolerance: float) -> None:
     assert abs(found - wanted).max() < tolerance * max(1.0, abs(wanted).max())
 
 
-@pytest.mark.parametrize("condim, cone", [(6, "elliptic"), pytest.param(4, "pyramidal", marks=pytest.mark.slow)])
-def test_exact_in_everything(condim, cone):
-    """Forward and reverse mode; the motion is bitwise that without derivatives."""
+@pytest.mark.parametrize(
+    "kind, condim, cone",
+    [
+        pytest.param(uk.NCP, 6, "elliptic", marks=pytest.mark.slow),  # `Maximal` has all of it, and more
+        (uk.Maximal, 6, "elliptic"),
+        pytest.param(uk.NCP, 4, "pyramidal", marks=pytest.mark.slow),
+    ],
+)
+def test_exact_in_everything(kind, condim, cone):
+    """Forward and reverse mode."""
     model, at, ctrl = scene(condim, cone)
     assert int(at.status) == 0
-    agree(derivatives(condim, cone, hard(cone))[1], differences(condim, cone), 1e-6)
+    agree(derivatives(condim, cone, hard(cone, kind))[1], differences(condim, cone, kind), 1e-6)
 
 
 @pytest.mark.slow  # docs/hard_contact.md has it for a box

@@ -57,14 +57,14 @@ class Guide(NamedTuple):
 class Conic(Method):
     """What the laws share; they differ in how velocities and impulses balance (`laws.conic.mechanics`)."""
 
+    mechanics: eqx.AbstractClassVar[Mechanics]
+
     kappa: ArrayLike | None = eqx.field(converter=values.number_or_array, default=None)
     cone: str = eqx.field(static=True, default="elliptic")
     gradient: rules.Rule = rules.Exact()
     correction: float = eqx.field(converter=values.plain, static=True, default=0.2)
     ahead: float = eqx.field(converter=values.plain, static=True, default=0.01)
     iterations: int = eqx.field(converter=values.plain, static=True, default=30)
-
-    mechanics: eqx.AbstractClassVar[Mechanics]
 
     def __check_init__(self):
         name, between = type(self).__name__, "must be between 0 and 1"
