@@ -208,6 +208,7 @@ def test_check_says_which_laws_it_does_not_cover(capsys, tiny):
     assert code == 2 and "uk.Impact" in err
 
 
+@pytest.mark.slow
 def test_check_reports_a_wrong_derivative(capsys, tiny, monkeypatch):
     """A derivative that is off makes the exit code 1, and its group is named."""
     from ukemi.laws.soft import law

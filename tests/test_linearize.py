@@ -131,6 +131,7 @@ JOINTS = """
     <general joint="firm" dyntype="filter" dynprm=".05" gainprm="1 0 .4" gaintype="affine"/></actuator></mujoco>"""
 
 
+@pytest.mark.slow  # everything at once above has most of them
 @pytest.mark.parametrize("gain", [0.02, 20])
 def test_forces_of_joints_have_closed_forms(gain):
     """Springs of rotations, and slopes in velocity that are taken implicitly, of actuators at a limit or not."""
@@ -157,7 +158,7 @@ def test_built_in_models(name):
     assert_agrees(model, uk.Soft(), state, ctrl)
 
 
-@pytest.mark.parametrize("method", [uk.Soft(), uk.LCP()], ids=["Soft", "LCP"])
+@pytest.mark.parametrize("method", [uk.Soft(), pytest.param(uk.LCP(), marks=pytest.mark.slow)], ids=["Soft", "LCP"])
 def test_more_contacts_than_are_worked_on_at_a_time(method):
     """A plate on 36 feet, of 37 slots: chunks of 8, of which the last one overlaps."""
     feet = "".join(f'<geom size=".02" pos="{.1 * i} {.1 * j} -.05" condim="3"/>' for i in range(6) for j in range(6))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from tests.scenes.slow import few
 from ukemi.files.source import builtin_names
 from ukemi.maths import spatial
 from ukemi.mechanics import dynamics, kinematics
@@ -101,7 +102,7 @@ def assert_same(found: uk.Model, expected: uk.Model) -> None:
 # ---- at load ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", builtin_names())
+@pytest.mark.parametrize("name", few(builtin_names(), "quadruped", "humanoid", "ant", "arm"))
 def test_refresh_changes_nothing_in_a_built_in_model(name):
     model = uk.load(name)
     assert model.bodies.layout.inferred[1:].all() and not model.bodies.products.any()

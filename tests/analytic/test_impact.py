@@ -69,6 +69,7 @@ def test_sheet_of_a_millimetre_stops_a_ball_at_50_metres_a_second():
     assert deepest(model, states) > -ALLOWED
 
 
+@pytest.mark.slow
 def test_box_tumbles_to_rest_without_overlap_or_energy():
     model = loaded(BOX)
     start = uk.initial_state(model, v=[1, 0.5, 0, 3, -2, 1])
@@ -81,6 +82,7 @@ def test_box_tumbles_to_rest_without_overlap_or_energy():
     np.testing.assert_allclose(states.q[-1, 2], 0.1, atol=ALLOWED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("force", [1.0, 10.0])
 @pytest.mark.parametrize("thickness", [0.02, 0.002])
 def test_gripper_lifts_a_thin_plate_without_slip(thickness, force):
@@ -115,6 +117,7 @@ def closed_form(velocity):
     return (velocity @ normal) * normal * (0.2 - time)
 
 
+@pytest.mark.slow
 def test_two_balls_as_in_closed_form_and_to_their_target():
     start, target = jnp.array([4.0, -0.1]), jnp.array([0.3, 0.2])
     both = jax.jit(jax.jacfwd(lambda v: (final(v),) * 2, has_aux=True))

@@ -11,6 +11,7 @@ import pytest
 
 import ukemi as uk
 from tests.scenes.rigid import watch
+from tests.scenes.slow import few
 from ukemi.simulate.linearization import replace_leaves
 
 EXACT = 1e-10  # of velocities and impulses
@@ -59,7 +60,7 @@ def stack(n: int, x: float, bit: int) -> str:
     return "".join(cube(f"{x + 0.01 * (k % 2)} 0 {0.1 + k * 0.2005}", geom=own) for k in range(n))
 
 
-@pytest.mark.parametrize("n", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 4, 5)), 6])
+@pytest.mark.parametrize("n", few([2, 3, 4, 5, 6], 6))
 def test_stacks_come_to_rest(n):
     model = uk.load(scene(stack(n, 0, 1)), contacts=6 * n)
     out = watch(model, uk.initial_state(model), 60)

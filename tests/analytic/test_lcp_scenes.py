@@ -10,7 +10,8 @@ import ukemi as uk
 from tests.scenes.rigid import last
 
 
-@pytest.mark.parametrize("name", ["drone", pytest.param("platform", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["drone", "platform"])
 def test_complementarity_aware_gradients_take_off(name):
     """Nimble, VII-C, over 0.8 s: the exact gradient vanishes on the ground; the other lifts within 100 iterations."""
     scene = drone.SCENES[name]

@@ -8,6 +8,7 @@ import pytest
 
 import ukemi as uk
 from tests.scenes.cones import EVERY_ROW, settled
+from tests.scenes.slow import few
 
 BOX = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" size="5 5 1" friction="{0}"/>
 <body pos="0 0 .25"><freejoint/><geom type="box" size=".25 .25 .25" mass="1" friction="{0}"/></body>
@@ -51,7 +52,7 @@ def test_creep_on_a_slope_is_that_of_the_central_path():
         np.testing.assert_allclose(states.v[-1, 0], rho * kappa / (mu * gamma * (1 - rho**2)), rtol=1e-2)
 
 
-@pytest.mark.parametrize("h", [0.1, 0.05, 0.01])
+@pytest.mark.parametrize("h", few([0.1, 0.05, 0.01], 0.05))
 def test_a_box_that_is_dropped_comes_to_rest(h):
     model = uk.load(BOX.format(0.1))
     model = eqx.tree_at(lambda m: m.options.timestep, model, jnp.asarray(h))

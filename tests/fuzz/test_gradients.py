@@ -1,6 +1,7 @@
 """Derivatives of closed loops hold against differences; and the fuzzer sees one that does not."""
 
 import jax
+import pytest
 
 import ukemi as uk
 from tests.fuzz import gradients
@@ -13,6 +14,7 @@ class Blind(uk.Soft):
         return super().step(model, jax.lax.stop_gradient(state), inputs)
 
 
+@pytest.mark.slow
 def test_derivatives_of_closed_loops():
     findings, count = gradients.examine(0, "Soft", models=2, places=3)
     assert not findings, findings

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from tests.scenes.slow import few
 from ukemi.mechanics.kinematics import integrate
 
 STEP = 1e-5
@@ -77,7 +78,7 @@ def assert_right(xml, law, q=None, v=None, atol=1e-7):
     assert (abs(found.A - central) <= atol + 1e-7 * abs(central)).all(), np.argwhere(abs(found.A - central) > atol)
 
 
-@pytest.mark.parametrize("law", [uk.LCP(), uk.Impact()], ids=["lcp", "impact"])
+@pytest.mark.parametrize("law", [uk.LCP(), pytest.param(uk.Impact(), marks=pytest.mark.slow)], ids=["lcp", "impact"])
 def test_coupled_joints_and_a_four_bar(law):
     """Joints where what couples them is met and is not, beside a four-bar at rest."""
     xml = scene(HINGES + FOUR_BAR, COUPLED + CLOSED)
@@ -149,9 +150,10 @@ def positions_in_both_modes(model, state, law):
     return jax.vmap(push, out_axes=1)(jnp.eye(2 * n)), jax.vmap(lambda row: pull(row)[0])(jnp.eye(n))
 
 
-@pytest.mark.parametrize("rule", [uk.LCP(), uk.LCP(explicit=True)], ids=["new", "explicit"])
+@pytest.mark.parametrize("explicit", few([False, True], False))
 @pytest.mark.parametrize("speed", [0.5, 2.0, 20.0])
-def test_derivatives_of_overlaps_that_open(rule, speed):
+def test_derivatives_of_overlaps_that_open(explicit, speed):
+    rule = uk.LCP(explicit=explicit)
     assert_right(SPHERES, rule, v=[0.1, 0.2, 0.1 + speed, 0.7])
     model = uk.load(SPHERES)
     state = uk.initial_state(model, v=[0.1, 0.2, 0.1 + speed, 0.7])

@@ -61,7 +61,8 @@ def test_acceleration_has_the_derivative_of_the_softened_law(cone):
         np.testing.assert_allclose(slopes[0][:, k], differences, rtol=1e-5, atol=1e-6 * scale + 1e-5)
 
 
-@pytest.mark.parametrize("integrator", ["Euler", pytest.param("implicit", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", ["Euler", "implicit"])
 def test_linearize_has_the_same_derivative(integrator):
     """The closed form, the vector form forward and reverse, and parameters."""
     model = uk.load(SCENE.format(integrator, "elliptic"))

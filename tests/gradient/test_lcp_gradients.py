@@ -118,6 +118,7 @@ def assert_slope(function, nv, rtol, atol, relative=0.0):
     assert jnp.abs(tangent).max() > 1
 
 
+@pytest.mark.slow
 def test_second_derivatives_are_differences_of_first_ones(sliding):
     model, at, inputs = sliding
     assert uk.contacts(model, at(jnp.zeros(2 * model.nv)), inputs, LCP).active.sum() == 2
@@ -142,6 +143,7 @@ def test_linearize_has_no_reverse_mode():
         jax.eval_shape(jax.grad(lambda v: uk.linearize(model, uk.initial_state(model, v=v), None, LCP).A.sum()), jnp.zeros(6))
 
 
+@pytest.mark.slow
 @pytest.mark.optimized
 def test_linearize_leaves_the_step_alone(crawler):
     """At many states: where it is rounded otherwise, that may show at one of four only."""

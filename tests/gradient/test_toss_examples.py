@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scenes import billiards
 
 import backsolve
@@ -9,6 +10,7 @@ import gradient_error
 import ukemi as uk
 
 
+@pytest.mark.slow
 def test_gradients_converge_with_the_tolerance_and_not_with_a_coarse_fixed_step():
     """Of a tossed box that has landed; one program serves all tolerances."""
     speeds, seconds = np.array([-2.05]), 0.42
@@ -21,6 +23,7 @@ def test_gradients_converge_with_the_tolerance_and_not_with_a_coarse_fixed_step(
     assert slope[0] > 10 * slope[1] > 50 * slope[2]
 
 
+@pytest.mark.slow  # a smaller one in test_adaptive.py
 def test_backsolve_takes_steps_for_the_adjoint():
     """Balls that miss, in one long time step: the derivative of the accepted steps is off, the adjoint's is not."""
     model, rule = uk.load(billiards(table=False, timestep=0.4)), uk.FromDistance(width=0.2, d_0=0.1)

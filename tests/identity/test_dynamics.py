@@ -14,6 +14,7 @@ import pytest
 import ukemi as uk
 from tests.scenes.agreement import CONVERGED, QUICK
 from tests.scenes.models import CASES
+from tests.scenes.slow import few
 from tests.scenes.states import converged, load_sample, random_states, stack
 from ukemi.laws.soft.law import Soft
 from ukemi.mechanics import dynamics, kinematics
@@ -39,7 +40,7 @@ def mapped(function, *batch):
     return jax.tree.map(np.asarray, run(batch))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", few(NAMES, "ukemi/billiards", "shared/cassie"))
 def test_inverse_of_forward_is_the_applied_force(name):
     _, model, _, batch, inputs = states(name)
 
@@ -99,7 +100,7 @@ def test_acceleration_falls_with_force_by_the_inverse_mass():
     np.testing.assert_allclose(slope, inverse, atol=1e-10 * np.abs(inverse).max())
 
 
-@pytest.mark.parametrize("name", ["ukemi/humanoid", "ukemi/billiards", "ukemi/quadrotor", "shared/cassie"])
+@pytest.mark.parametrize("name", few(["ukemi/humanoid", "ukemi/billiards", "ukemi/quadrotor", "shared/cassie"], "ukemi/billiards", "shared/cassie"))
 def test_a_batch_is_a_loop(name):
     _, model, _, batch, inputs = states(name, 16)
     step = jax.jit(lambda s, u: Soft().step(model, s, u))
@@ -171,7 +172,7 @@ def test_numpy_goes_in():
     assert uk.rollout(model, state, np.zeros((3, model.nu))).q.shape == (3, model.nq)
 
 
-@pytest.mark.parametrize("name", ["ukemi/humanoid", "ukemi/billiards", pytest.param("shared/a1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", few(["ukemi/humanoid", "ukemi/billiards", "shared/a1"], "ukemi/humanoid"))
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
 def test_contact_forces_sum_to_the_constraint_force(name, cone):
     """The reported world-frame forces and torques, applied to the bodies, are the generalised contact force."""

@@ -8,6 +8,7 @@ import pytest
 
 import ukemi as uk
 from tests.scenes.forces import KINDS, TRANSMISSIONS, actuators, build
+from tests.scenes.slow import few
 from ukemi.laws.soft.law import Soft
 from ukemi.model.records import Input
 
@@ -89,7 +90,7 @@ def check(m: mujoco.MjModel, wide: float = 6.0, skip: tuple = ()) -> list[dict]:
     return wanted
 
 
-@pytest.mark.parametrize("integrator", ["Euler", "implicitfast", "implicit", "RK4"])
+@pytest.mark.parametrize("integrator", few(["Euler", "implicitfast", "implicit", "RK4"], "implicit", "RK4"))
 def test_every_actuator_on_a_few_transmissions(integrator):
     wanted = check(build(integrator=integrator, actuator=actuators(["hinge", "ball", "site turned"], KINDS)))
     assert np.ptp([w["force"] for w in wanted], axis=0).min() > 1e-3, "an actuator that does nothing tests nothing"

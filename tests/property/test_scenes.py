@@ -89,7 +89,7 @@ def _check(structure, seed: int, count: int) -> int:
 COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True, "database": None}
 
 
-@settings(max_examples=5, derandomize=True, phases=[Phase.generate], **COMMON)
+@settings(max_examples=3, derandomize=True, phases=[Phase.generate], **COMMON)
 @given(structures(), st.integers(0, 2**31))
 def test_random_scenes(structure, seed):
     check(structure, seed, 4)
