@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from tests.scenes.slow import few
 from ukemi import cli
 from ukemi.files.source import read
 
@@ -196,9 +197,14 @@ def test_check_compares_every_group_and_passes(capsys, tiny):
     assert groups["bodies.mass"].endswith("ok") and groups["options.wind"].endswith("no effect")
 
 
-def test_the_rigid_law_simulates_and_checks(capsys, tiny):
-    code, out, _ = run(capsys, "simulate", tiny, "--seconds", 0.1, "--method", "lcp")
+@pytest.mark.parametrize("method", few(["lcp", "ncp", "maximal"], "lcp"))
+def test_rigid_laws_simulate(capsys, tiny, method):
+    code, out, _ = run(capsys, "simulate", tiny, "--seconds", 0.1, "--method", method)
     assert code == 0 and "status     ok" in out
+
+
+@pytest.mark.slow
+def test_the_rigid_law_checks(capsys, tiny):
     code, out, _ = run(capsys, "check", tiny, "--samples", 2, "--method", "lcp")
     assert code == 0 and out.startswith("tiny, LCP: 2 states") and "All derivatives agree" in out
 

@@ -145,13 +145,8 @@ def test_forces_of_joints_have_closed_forms(gain):
     assert (jnp.abs(force[9]) == 0.1) == (gain == 20)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "half_cheetah",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("quadrotor", "humanoid", "ant", "arm")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["half_cheetah", "quadrotor", "humanoid", "ant", "arm"])
 def test_built_in_models(name):
     model = uk.load(name)
     state, ctrl = contact_state(model, uk.Soft())
@@ -171,6 +166,7 @@ def test_more_contacts_than_are_worked_on_at_a_time(method):
     assert_agrees(model, method, state, None)
 
 
+@pytest.mark.slow
 def test_parameters_by_name():
     model = uk.load("hopper")
     state, ctrl = contact_state(model, steps=60)

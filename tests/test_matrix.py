@@ -36,6 +36,7 @@ METHODS = {
     "LCP ComplementarityAware": uk.LCP(gradient=uk.ComplementarityAware()),
     "NCP": uk.NCP(),
     "NCP CentralPath": uk.NCP(gradient=uk.CentralPath()),
+    "Maximal": uk.Maximal(),
     "Impact": uk.Impact(),
     "Adaptive": uk.Adaptive(),
     "Adaptive backsolve": uk.Adaptive(adjoint="backsolve"),
@@ -59,6 +60,8 @@ FUNCTIONS = {
     "inverse": lambda *a: uk.inverse(*a[:2], jnp.ones(2), a[2]),
     "vector_field": lambda *a: uk.vector_field(*a[:2], jnp.ones(1), a[2]),
     "contacts": lambda *a: uk.contacts(*a[:2], jnp.ones(1), a[2]),
+    "energy": lambda *a: uk.energy(*a),
+    "momentum": lambda *a: uk.momentum(*a),
     "forward mode": lambda *a: jax.jvp(stepped(*a), (a[1].v,), (jnp.ones(2),))[1],
     "reverse mode": lambda *a: jax.grad(lambda v: stepped(*a)(v).sum())(a[1].v),
 }
@@ -75,6 +78,8 @@ def shapes(method) -> dict:
         "inverse": (2,),
         "vector_field": ((2,), (2,), (0,)),
         "contacts": {"active": (1,), "force": (1, 3), "torque": (1, 3)},
+        "energy": {"kinetic": (), "potential": ()},
+        "momentum": {"linear": (3,), "angular": (3,)},
         "forward mode": (N,),
         "reverse mode": (2,),
     }
@@ -101,6 +106,7 @@ REFUSED = {
     },
     "NCP": RIGID,
     "NCP CentralPath": RIGID,
+    "Maximal": RIGID,
     "Impact": RIGID,
     "Adaptive": ONLY_SOFT,
     "Adaptive backsolve": ONLY_SOFT
@@ -125,7 +131,7 @@ def working(name) -> tuple:
 
 
 @pytest.mark.parametrize(
-    "name", few(METHODS, "Soft", "LCP", "NCP CentralPath", "LCP ComplementarityAware", "Adaptive backsolve")
+    "name", few(METHODS, "Soft", "LCP", "NCP", "LCP ComplementarityAware", "Adaptive backsolve")
 )
 def test_what_works_has_its_shape(name):
     """Traced, which compiles nothing; the slow run has the numbers, of which other tests have most."""

@@ -153,6 +153,7 @@ def test_a_bounce_turns_the_derivative_round():
     np.testing.assert_allclose(lin.A[8, 8], -e, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_impacts_beyond_the_bound_are_reported():
     """A ball under a ceiling: far above it the floor's impact is the only one, close to it a second one follows."""
     two = uk.load(

@@ -11,6 +11,7 @@ import pytest
 
 import ukemi as uk
 from tests.scenes.rigid import energies, last, preceded, watch
+from tests.scenes.slow import few
 from ukemi.maths import spatial
 from ukemi.simulate.linearization import replace_leaves
 
@@ -206,7 +207,7 @@ SERVOS = """<mujoco><option timestep="0.01" integrator="implicitfast"/><worldbod
 <actuator><general {drives} gaintype="affine" gainprm="900 0 -3" biastype="affine" biasprm="0 -900 -600"/></actuator></mujoco>"""
 
 
-@pytest.mark.parametrize("drives", ['joint="b"', 'site="tip" refsite="base" gear=".3 .8 .5 0 0 0"'])
+@pytest.mark.parametrize("drives", few(['joint="b"', 'site="tip" refsite="base" gear=".3 .8 .5 0 0 0"'], 'joint="b"'))
 def test_servos_are_damped_implicitly_where_the_file_says_so(drives):
     """Where nothing touches, both laws are the same motion, of servos that no explicit step would bear."""
     model = uk.load(SERVOS.format(drives=drives))

@@ -21,6 +21,7 @@ def test_derivatives_of_closed_loops():
     assert count.compared > 50
 
 
+@pytest.mark.slow
 def test_the_fuzzer_sees_what_is_wrong(monkeypatch):
     monkeypatch.setitem(gradients.LAWS, "Soft", Blind())
     findings, _ = gradients.examine(0, "Soft", models=1, places=2)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from tests.scenes.slow import few
 from ukemi.constraints import softness
 from ukemi.laws.here import here_of
 from ukemi.model.records import as_input
@@ -105,7 +106,7 @@ BALLS = """<mujoco><option gravity="0 0 0" timestep=".01"/>
   </worldbody></mujoco>"""
 
 
-@pytest.mark.parametrize("law", [uk.Soft, uk.Adaptive])
+@pytest.mark.parametrize("law", few([uk.Soft, uk.Adaptive], uk.Soft))
 def test_a_ball_that_misses_has_a_gradient_from_distance_only(law):
     """States with and without the rule, with and without a gradient, are bitwise the same."""
     model, rule = uk.load(BALLS), uk.FromDistance(width=0.3, d_0=0.1)

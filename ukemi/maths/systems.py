@@ -47,6 +47,8 @@ def factored(A: Array) -> Callable[[Array], Array]:
 
     Small systems apply L⁻¹ and U⁻¹ one after the other, which is more exact than their product.
     """
+    if not len(A):
+        return lambda b: b
     if len(A) > SMALL:
         factors, _, order = lax.linalg.lu(A)
         lower = lambda b: jsl.solve_triangular(factors, b[order], lower=True, unit_diagonal=True)  # noqa: E731

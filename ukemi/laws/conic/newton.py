@@ -51,9 +51,10 @@ def system(layout: Layout, point: Cones, head: Array, asked: Asked, on, M: Array
     given = p[:, None] * slopes.gap  # −dγ/dv
     by_head = b[:, :, None] * owned(layout, given)[:, None] + f[:, :, None] * owned(layout, slopes.gap)[:, None]
     rub = by_head - found.E @ slopes.slip  # −dy/dv
-    W = M + slopes.heads.T @ given + slopes.rubs.reshape(-1, nv).T @ rub.reshape(-1, nv)
+    W = M + slopes.heads.T @ given + slopes.rubs.reshape(2 * len(b), nv).T @ rub.reshape(2 * len(b), nv)
     if len(slopes.held):
-        loose = LOOSE * (slopes.held * slopes.holds).sum(-1).max() * nv / jnp.trace(M)
+        mobility = (slopes.held * slopes.holds).sum(-1).max()
+        loose = LOOSE * jnp.where(mobility > 0, mobility * nv / jnp.trace(M), 1.0)
         W = jnp.block([[W, -slopes.holds.T], [slopes.held, loose * jnp.eye(len(slopes.held), dtype=W.dtype)]])
     return System(layout, point, head, asked, on, slopes, found, W)
 
@@ -67,7 +68,7 @@ def solver(system: System) -> Callable[[Imbalance], tuple[Point, Array]]:
         a, c = cones.constants(point, found, off.products)
         a = jnp.where(heads, a - found.e * off.slack, 0.0)
         c = jnp.where(rubs[:, None], c + _apply(found.E, off.slip) + found.b * owned(layout, a)[:, None], 0.0)
-        right = a @ slopes.heads + c.reshape(-1) @ slopes.rubs.reshape(-1, nv) - off.force
+        right = a @ slopes.heads + c.reshape(-1) @ slopes.rubs.reshape(c.size, nv) - off.force
         out = solve(jnp.concatenate([right, -off.held]))
         dv, held = out[:nv], out[nv:]
         nearer, slid = slopes.gap @ dv, slopes.slip @ dv
