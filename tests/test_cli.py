@@ -187,6 +187,7 @@ def test_unknown_keyframe(capsys, tiny):
     assert code == 2 and "nowhere" in err and "tilted" in err
 
 
+@pytest.mark.slow
 def test_check_compares_every_group_and_passes(capsys, tiny):
     code, out, err = run(capsys, "check", tiny, "--samples", 3)
     assert code == 0, out

@@ -27,3 +27,17 @@ def test_the_box_goes_the_way_that_it_was_pushed(page):
 def test_gradients_of_what_is_not_moved_grow_with_kappa(page):
     slopes = np.asarray(page["slopes"])
     assert 1e-7 < slopes[0] < 3e-7 and (np.diff(slopes) > 0).all() and slopes[-1] < 1e-4
+
+
+def test_momentum_is_kept_and_energy_oscillates(page):
+    assert not page["flight"].status.any()
+    momentum, energies = page["kept"].angular, page["energies"]
+    assert page["spread"].max() < 1e-9 * np.linalg.norm(momentum[0])
+    assert 1e-8 < np.ptp(energies) / energies[0] < 1e-2
+
+
+def test_bodies_and_joints_say_the_same(page):
+    again, thrown = page["again"], page["thrown"]
+    np.testing.assert_allclose(again.q, thrown.q, atol=1e-10)
+    np.testing.assert_allclose(again.v, thrown.v, atol=1e-10)
+    assert not again.status

@@ -153,7 +153,8 @@ def test_built_in_models(name):
     assert_agrees(model, uk.Soft(), state, ctrl)
 
 
-@pytest.mark.parametrize("method", [uk.Soft(), pytest.param(uk.LCP(), marks=pytest.mark.slow)], ids=["Soft", "LCP"])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [uk.Soft(), uk.LCP()], ids=["Soft", "LCP"])
 def test_more_contacts_than_are_worked_on_at_a_time(method):
     """A plate on 36 feet, of 37 slots: chunks of 8, of which the last one overlaps."""
     feet = "".join(f'<geom size=".02" pos="{.1 * i} {.1 * j} -.05" condim="3"/>' for i in range(6) for j in range(6))
@@ -188,6 +189,7 @@ def test_parameters_by_name():
         np.testing.assert_allclose(mine, slope, rtol=1e-5, atol=1e-6 * max(1.0, float(jnp.abs(slope).max())))
 
 
+@pytest.mark.slow
 def test_batch_equals_loop():
     model = uk.load("half_cheetah")
     states = [contact_state(model, seed=seed)[0] for seed in range(3)]
@@ -206,6 +208,7 @@ def test_unknown_parameter_is_refused():
             uk.linearize(model, uk.initial_state(model), wrt=name)
 
 
+@pytest.mark.slow
 def test_rollout_gradient_does_not_depend_on_checkpoint():
     model = uk.load(BALL)
     state = uk.initial_state(model, v=[0.3, 0, -0.5, 0, 1.0, 0])

@@ -131,7 +131,7 @@ def working(name) -> tuple:
 
 
 @pytest.mark.parametrize(
-    "name", few(METHODS, "Soft", "LCP", "NCP", "LCP ComplementarityAware", "Adaptive backsolve")
+    "name", few(METHODS, "Soft", "LCP", "LCP ComplementarityAware", "Adaptive backsolve")
 )
 def test_what_works_has_its_shape(name):
     """Traced, which compiles nothing; the slow run has the numbers, of which other tests have most."""

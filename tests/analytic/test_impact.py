@@ -62,6 +62,7 @@ def deepest(model, states) -> float:
     return float(smallest(states.q).min())
 
 
+@pytest.mark.slow
 def test_sheet_of_a_millimetre_stops_a_ball_at_50_metres_a_second():
     model = loaded(SHEET)
     states = rolled(model, uk.initial_state(model, v=[0, 0, -50, 0, 0, 0]), np.zeros((10, 0)))

@@ -181,6 +181,7 @@ def test_controls_and_activations_have_gradients():
     np.testing.assert_allclose((slope * along).sum(), differences, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_saved_times_lie_on_the_motion():
     """States within time steps: those of a model with a shorter time step, with their gradients; ends are the ends."""
     times, ctrls = [0.13, 0.0, 0.15, 0.02], jnp.array([[0.4, 0.05], [0.1, -0.2], [0.3, 0.1]])

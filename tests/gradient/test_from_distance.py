@@ -37,6 +37,7 @@ def softened(model, q, v, method):
     return method._from_distance(RULE, here, zero, None)[0][0][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cone", ["elliptic", pytest.param("pyramidal", marks=pytest.mark.slow)])
 def test_acceleration_has_the_derivative_of_the_softened_law(cone):
     model = uk.load(SCENE.format("Euler", cone))

@@ -179,17 +179,6 @@ def reverse():
     return jax.jit(gradient(LCP))
 
 
-@pytest.mark.optimized
-def test_rollouts_with_gradients_are_bitwise_those_without(crawler, reverse):
-    model, states = crawler
-    plain = jax.jit(lambda model, state, ctrls: uk.rollout(model, state, ctrls, LCP))
-    ctrls = jnp.asarray(np.random.default_rng(3).normal(size=(12, model.nu)))
-    for state, _ in states[:3]:
-        (_, found), slopes = reverse(state.v, ctrls, model, state)
-        assert_same(found, plain(model, state, ctrls))
-        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
-
-
 HOP = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" size="5 5 1" friction=".6"/>
 <body pos="0 0 .1"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><joint axis="0 1 0"/>
 <geom size=".1" mass="1"/><body pos="0 0 .1"><joint name="hip" axis="0 1 0" range="-20 20" limited="true"/>
@@ -200,15 +189,30 @@ HOP = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" size="5 
 HOPS = [([0, 0, 0, 0], [2, -0.1, 0, 0.3]), ([0, 0, 0, 0.35], [0.1, 0, 1, 2]), ([0, 0.02, 0.3, 0], [0, -1, 0, 0])]
 
 
-@pytest.mark.parametrize("name", few(["hop", "crawler"], "hop"))
-def test_batched_gradients_are_those_of_a_loop(name, request):
-    """The hopping scene starts in contact, near a limit, and in the air."""
+def starting(name: str, request) -> tuple[uk.Model, list[uk.State]]:
+    """A model and three states. The hopping scene starts in contact, near a limit, and in the air."""
     if name == "hop":
         model = uk.load(HOP)
-        starts = [uk.initial_state(model, q=q, v=v) for q, v in HOPS]
-    else:
-        model, states = request.getfixturevalue("crawler")
-        starts = [state for state, _ in states[:3]]
+        return model, [uk.initial_state(model, q=q, v=v) for q, v in HOPS]
+    model, states = request.getfixturevalue("crawler")
+    return model, [state for state, _ in states[:3]]
+
+
+@pytest.mark.optimized
+@pytest.mark.parametrize("name", few(["hop", "crawler"], "hop"))
+def test_rollouts_with_gradients_are_bitwise_those_without(name, reverse, request):
+    model, starts = starting(name, request)
+    plain = jax.jit(lambda model, state, ctrls: uk.rollout(model, state, ctrls, LCP))
+    ctrls = jnp.asarray(np.random.default_rng(3).normal(size=(12, model.nu)))
+    for state in starts:
+        (_, found), slopes = reverse(state.v, ctrls, model, state)
+        assert_same(found, plain(model, state, ctrls))
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
+
+
+@pytest.mark.parametrize("name", few(["hop", "crawler"], "hop"))
+def test_batched_gradients_are_those_of_a_loop(name, request):
+    model, starts = starting(name, request)
     ctrls = jnp.asarray(np.random.default_rng(3).normal(size=(4, model.nu)))
     batch = jax.tree.map(lambda *x: jnp.stack(x), *starts)
 

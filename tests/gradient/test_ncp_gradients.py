@@ -2,6 +2,7 @@
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import ukemi as uk
 from tests.scenes.cones import SCENES, count, moved, outcome, settled
 from tests.scenes.slow import few
+from ukemi.laws.method import columns
+from ukemi.model.records import as_input
 
 KAPPA, WIDTH = 1e-4, 0.01
 STEP = 3e-7  # of differences: the law bends over distances of κ/γ
@@ -79,7 +82,7 @@ def agree(found, wanted, tolerance: float) -> None:
     assert abs(found - wanted).max() < tolerance * max(1.0, abs(wanted).max())
 
 
-@pytest.mark.parametrize("kind", [uk.NCP, uk.Maximal])
+@pytest.mark.parametrize("kind", few([uk.NCP, uk.Maximal], uk.Maximal))
 @pytest.mark.parametrize("rows", few(["some", "every"], "some"))
 def test_exact_in_everything(kind, rows):
     """Forward and reverse mode."""
@@ -95,6 +98,25 @@ def assert_exact(kind, rows: str, condim: int, cone: str) -> None:
     assert int(scene(rows, condim, cone)[1].status) == 0
     found = derivatives(rows, condim, cone, hard(cone, kind))[1]
     agree(found, differences(rows, condim, cone, kind), 1e-6)
+
+
+@pytest.mark.slow  # of a ball below
+@pytest.mark.parametrize("rows", ["some", "every"])
+def test_linearize_is_the_vector_rule_column_by_column(rows):
+    """The two share no derivative code; of a state whose bodies are inside each other, too."""
+    model, at, ctrl = scene(rows, 6, "elliptic")
+    sunk = eqx.tree_at(lambda s: s.q, at, at.q.at[2].add(-3e-3))
+    for law in (hard("elliptic")(0.0), relaxed("elliptic")(0.0)):
+        both = jax.jit(
+            lambda state: (
+                uk.linearize(model, state, ctrl, law),  # noqa: B023
+                columns(law.step, model, state, as_input(model, ctrl))[1],  # noqa: B023
+            )
+        )
+        for state in (at, sunk):
+            found, J = both(state)
+            closed = jnp.concatenate([found.A, found.B], -1)
+            np.testing.assert_allclose(closed, J, rtol=1e-8, atol=1e-10 * float(abs(J).max()))
 
 
 @pytest.mark.slow  # docs/hard_contact.md has it for a box

@@ -287,6 +287,7 @@ ROLLOUTS = [
 ]
 
 
+@pytest.mark.slow  # of LCP in test_lcp_gradients.py
 @pytest.mark.parametrize("name", few(ROLLOUTS, "ukemi/hopper"))
 def test_rollout_gradients(name):
     """32 steps: the gradient along random directions has the cosine of central differences, and leaves states alone."""
@@ -341,6 +342,7 @@ def test_batched_gradients_are_those_of_a_loop():
             np.testing.assert_allclose(a, b, atol=1e-8 * (1 + np.abs(b).max(initial=0)))
 
 
+@pytest.mark.slow
 def test_inverse_has_the_derivative_of_differences():
     """uk.inverse in state, acceleration and masses."""
     model = uk.load(GROUNDED)

@@ -113,6 +113,7 @@ def test_a_batch_is_a_loop(name):
     assert (np.asarray(together.status) == loop.status).all()
 
 
+@pytest.mark.slow  # of LCP in test_lcp_motion.py
 def test_compiled_is_eager():
     model = uk.load("box")
     state = uk.initial_state(model, "home", v=0.1 * np.ones(model.nv))

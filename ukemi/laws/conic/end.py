@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ukemi.constraints.block import Block, Frame
@@ -49,3 +50,11 @@ class Across(NamedTuple):
     def rates(self, v: Array) -> Array:
         """Velocities (nv,) as seen at the end."""
         return Across(self.tree, self.turn.mT).rows(v)
+
+
+def carried(tree: Tree, v: Array, duration: Array) -> Array:
+    """∂(tangent at q ⊕ h v)/∂(tangent at q) (nv, nv): turns seen after the turn between."""
+    dofs, eye = tree.quat_dof, np.eye(tree.nv, dtype=v.dtype)
+    if not len(dofs):
+        return jnp.asarray(eye)
+    return spatial.with_blocks(eye, dofs, spatial.quat_to_mat(spatial.quat_exp(-duration * v[dofs])))

@@ -129,13 +129,13 @@ def solve(settings: Settings, task: Task) -> Solution:
     def go_on(carry: Carry):
         return ~carry.progress.solved & ~carry.progress.stuck
 
-    point, known, _, progress = lax.while_loop(go_on, lambda carry: _turn(settings, task, carry), _blank(task))
+    point, known, _, progress = lax.while_loop(go_on, lambda carry: turn(settings, task, carry), blank(task))
     sound = jnp.isfinite(task.free.v).all() & jnp.isfinite(point.v).all()
     point = point._replace(v=jnp.where(sound, point.v, jnp.nan))
     return Solution(point, known, progress.total, progress.solved)
 
 
-def _blank(task: Task) -> Carry:
+def blank(task: Task) -> Carry:
     """Before the first point."""
     own, v, zero = task.layout, task.here.v, jnp.zeros((), task.here.v.dtype)
     H, K, one = len(own.heads), len(own.cones), jnp.ones_like(zero)
@@ -152,19 +152,19 @@ def _blank(task: Task) -> Carry:
     return Carry(point, known, jax.tree.map(jnp.zeros_like, point), progress)
 
 
-def _turn(settings: Settings, task: Task, carry: Carry) -> Carry:
+def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
     """Look at the next point; take it and turn to the next direction, or go back half way."""
     now = carry.progress
     tried = jax.tree.map(lambda x, d: x + now.alpha * d, carry.point, carry.change)
     tried = tried._replace(v=jnp.where(now.fresh, _start(task, now.start), tried.v))
-    found, speed = _look(task, carry, tried)
-    far = _off_path(task, found, now.excess)
+    found, speed = look(task, carry, tried)
+    far = off_path(task, found, now.excess)
     worse = (found.residual > jnp.maximum(now.residual, 1e-12)) & (far > now.off_path)
     good, last_try = jnp.isfinite(found.residual) & jnp.isfinite(far), now.tries >= HALVINGS
     taken = now.fresh | (good & (~worse | last_try))
 
     def take(_):
-        on_path = _off_path(task, found, jnp.zeros_like(now.excess)) < settings.near
+        on_path = off_path(task, found, jnp.zeros_like(now.excess)) < settings.near
         close = (found.residual < settings.tolerance) & on_path
         solved = close & now.close if settings.polish else close
         nowhere = jax.tree.map(jnp.zeros_like, found.point), jnp.ones_like(now.alpha), jnp.zeros_like(now.excess)
@@ -175,7 +175,7 @@ def _turn(settings: Settings, task: Task, carry: Carry) -> Carry:
             last=jnp.where(now.fresh, 1.0, now.alpha),
             tries=jnp.zeros_like(now.tries),
             residual=found.residual,
-            off_path=_off_path(task, found, excess),
+            off_path=off_path(task, found, excess),
             excess=excess,
             speed=speed,
             fresh=jnp.zeros_like(now.fresh),
@@ -213,7 +213,7 @@ def _start(task: Task, start: Array) -> Array:
 # ---- a point ---------------------------------------------------------------------------------------------------------
 
 
-def _look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
+def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     """The residual at a point, with the contacts that there are at its end; and the velocities at hand."""
     kinds, own, here, start, _, h, path, mechanics, begun = task[:9]
     frame = frame_after(here, tried.v, h, task.detect)
@@ -327,7 +327,7 @@ def _size(task: Task, off: Imbalance, weight: Array) -> Array:
     return _largest(parts)
 
 
-def _off_path(task: Task, found: Found, excess: Array) -> Array:
+def off_path(task: Task, found: Found, excess: Array) -> Array:
     """Distance of the cone products from κ and an excess, relative to these."""
     (heads, rubs), off, kappa = found.known.on, found.off.products, task.path.kappa
     per_head, per_cone = excess * task.duration, excess

@@ -12,26 +12,29 @@ from jax.typing import ArrayLike
 from ukemi import values
 from ukemi.collide.detect import Contacts, detect
 from ukemi.collide.sweep.motion import covered
-from ukemi.constraints.block import Frame
 from ukemi.constraints.rows import RowKinds, row_kinds
 from ukemi.implicit import rules
-from ukemi.implicit.rule import root, straight_through
+from ukemi.implicit.rule import dense, root, straight_through
 from ukemi.laws.arrival import arrive
+from ukemi.laws.checks import check
 from ukemi.laws.conic import derivative
 from ukemi.laws.conic.balance import bounces, impulses, restoring, rows_at, start_of
 from ukemi.laws.conic.cones import layout
-from ukemi.laws.conic.end import blocks_of
+from ukemi.laws.conic.end import Across, blocks_of, carried
 from ukemi.laws.conic.interior_point import Settings, Solution, Task, solve
 from ukemi.laws.conic.mechanics import Mechanics
 from ukemi.laws.conic.memory import NAME, Pushes, recalled
+from ukemi.laws.conic.record import Search, record
+from ukemi.laws.conic.slopes import jacobian
 from ukemi.laws.conic.unknowns import Known, Path, Point
 from ukemi.laws.here import Here, here_at
-from ukemi.laws.integrators import Moved, moved_activation
+from ukemi.laws.here_slopes import columns_of
+from ukemi.laws.integrators import Moved, advance_slopes, moved_activation, wraps
 from ukemi.laws.memory import remember
-from ukemi.laws.method import Method
+from ukemi.laws.method import Method, columns
 from ukemi.laws.momentum import free_motion
 from ukemi.mechanics.kinematics import integrate, of_state
-from ukemi.model.records import Input, Model, State
+from ukemi.model.records import Input, Model, State, as_input
 from ukemi.status import Status
 from ukemi.xla.stages import compact
 
@@ -52,6 +55,15 @@ class Guide(NamedTuple):
 
     ahead: Array | None  # (pairs,) distance from which on contacts are looked at [m]
     recalled: Pushes
+
+
+class Solved(NamedTuple):
+    """A point that was found, and of what."""
+
+    found: tuple[Point, Known]
+    here: Here
+    guide: Guide
+    path: Path
 
 
 class Conic(Method):
@@ -79,13 +91,54 @@ class Conic(Method):
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
         here, guide = self._here(model, state, inputs)
-        (z, known), (rounds, solved), far = self._motion(here, guide)
+        (z, known), facts, far = self._motion(here, guide)
+        return self._after(state, inputs, here, guide, (z, known), facts, far)
+
+    def _after(self, state: State, inputs: Input, here: Here, guide: Guide, found, facts, far) -> State:
+        (z, known), (rounds, solved), model = found, facts, here.model
         moved = self._moved(model, state, here, guide, inputs, z.v, known)
         names, h = known.contacts.names[: self._kinds(model).contacts], model.options.timestep
         pushes = Pushes(names, lax.stop_gradient(jnp.where(known.on[0], z.cones.gamma, 0.0)), jnp.ones((), bool))
         cache = remember(state, (moved.v - state.v) / h, rounds, **{NAME: pushes})
         lost = known.contacts.overflow | here.contacts.overflow
         return arrive(state, moved, h, solved, cache, {Status.CONTACT_OVERFLOW: lost, Status.FAR_OVERFLOW: far & ~lost})
+
+    def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+        """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
+        if not self.mechanics.dense or wraps(model):
+            return columns(self.step, model, state, inputs)
+        here, guide = self._here(model, state, inputs)
+        found, facts = self._solved(here, guide, self._path(here.v.dtype))
+        at, sound, far = Solved(found, here, guide, self._path(here.v.dtype)), True, False
+        if isinstance(self.gradient, rules.CentralPath):
+            at, sound, far = self._relaxed(self.gradient, here, guide)
+
+        def slopes(found, args):
+            (z, known), (here, guide, path) = found, args
+            return jacobian(self._kinds(model), z, known, guide.ahead, here, model.options.timestep, path)
+
+        dv = dense(slopes, at.found, (at.here, at.guide, at.path)) * jnp.where(sound, 1.0, jnp.nan)
+        out = advance_slopes(model, state, inputs, found[0].v, dv, dv)
+        out = self._with_displacement(here, guide, found, out)
+        return self._after(state, inputs, here, guide, found, facts, far), out
+
+    def _with_displacement(self, here: Here, guide: Guide, found, slopes: Array) -> Array:
+        """Slopes of a step with what takes overlaps back."""
+        (z, known), nv, tree = found, here.model.nv, here.model.tree
+        kinds = self._kinds(here.model)
+
+        def more(slopes: Array) -> Array:
+            shift = lambda here, v: self._displacement(here, guide, v, known)  # noqa: E731
+            back = shift(here, z.v)
+            by_start = jnp.concatenate(columns_of(lambda here: shift(here, z.v), here), -1)
+            change = by_start + jax.jacfwd(lambda v: shift(here, v))(z.v) @ slopes[nv : 2 * nv]
+            one = jnp.ones((), back.dtype)
+            position = carried(tree, back, one) @ slopes[:nv] + Across.of(tree, back, one).rows(jnp.eye(nv)) @ change
+            return jnp.concatenate([position, slopes[nv:]])
+
+        if kinds.hold:
+            return compact(more)(slopes)
+        return lax.cond(known.deep.any(), more, lambda slopes: slopes, slopes) if len(known.deep) else slopes
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts at the end of the step, and their mean forces (nc, dim) over it in the contacts' frames."""
@@ -118,43 +171,65 @@ class Conic(Method):
         if not isinstance(self.gradient, rules.CentralPath):
             return *self._solved(here, guide, self._path(here.v.dtype)), False
         (z, known), facts = self._solved(*lax.stop_gradient((here, guide, self._path(here.v.dtype))))
-        soft, far = self._relaxed(self.gradient, here, guide)
-        return (z._replace(v=straight_through(z.v, soft.v)), known), facts, far
+        soft, solved, far = self._relaxed(self.gradient, here, guide)
+        v = soft.found[0].v * jnp.where(solved, 1.0, jnp.nan)
+        return (z._replace(v=straight_through(z.v, v)), known), facts, far
 
-    def _relaxed(self, rule: rules.CentralPath, here: Here, guide: Guide) -> tuple[Point, Array | bool]:
-        """The point of the central path at the rule's κ; NaN where that is not found. And whether contacts overflow."""
+    def _relaxed(self, rule: rules.CentralPath, here: Here, guide: Guide) -> tuple[Solved, Array, Array | bool]:
+        """The point of the central path at the rule's κ, whether that is a solution, and whether contacts overflow."""
         dtype, far = here.v.dtype, False
         if guide.ahead is not None:
             guide = guide._replace(ahead=guide.ahead + rule.width)
             here = here._replace(contacts=detect(here.model, here.kin, guide.ahead))
             far = here.contacts.overflow
         path = Path(jnp.asarray(rule.kappa, dtype), jnp.asarray(rule.width, dtype))
-        (soft, _), (_, solved) = self._solved(here, guide, path)
-        return jax.tree.map(lambda x: x * jnp.where(solved, 1.0, jnp.nan), soft), far
+        found, (_, solved) = self._solved(here, guide, path)
+        return Solved(found, here, guide, path), solved, far
 
     def _solved(self, here: Here, guide: Guide, path: Path) -> tuple[tuple[Point, Known], tuple[Array, Array]]:
         """The point of a central path, by the implicit rule, and (iterations, whether that is a solution)."""
-        kinds = self._kinds(here.model)
-        precise = PRECISE[here.v.dtype.name]
-        settings = Settings(self.iterations, precise.tolerance, precise.near, self.mechanics.keeps)
 
         def find(args) -> tuple[tuple[Point, Known], tuple[Array, Array]]:
-            here, duration, path, guide = args
-            model = here.model
-            start, free = start_of(here, kinds, duration), free_motion(here, duration)
-            found: Solution = solve(
-                settings,
-                Task(
-                    kinds, layout(model, kinds), here, start, free, duration, path,
-                    self.mechanics, self.mechanics.begin(here, kinds, duration, free),
-                    bounces(here, kinds, duration, start, free.v), guide.recalled,
-                    lambda kin: detect(model, kin, guide.ahead),
-                ),
-            )  # fmt: skip
+            found: Solution = solve(self._settings(args[0]), self._task(*args))
             return (found.point, found.known), (found.iterations, found.solved)
 
-        derive = partial(derivative.rule, self.mechanics, kinds)
+        derive = partial(derivative.rule, self.mechanics, self._kinds(here.model))
         return root(find, derive)((here, here.model.options.timestep, path, guide))
+
+    def _settings(self, here: Here) -> Settings:
+        precise = PRECISE[here.v.dtype.name]
+        return Settings(self.iterations, precise.tolerance, precise.near, self.mechanics.keeps)
+
+    def _task(self, here: Here, duration: Array, path: Path, guide: Guide) -> Task:
+        model, kinds = here.model, self._kinds(here.model)
+        start, free = start_of(here, kinds, duration), free_motion(here, duration)
+        return Task(
+            kinds,
+            layout(model, kinds),
+            here,
+            start,
+            free,
+            duration,
+            path,
+            self.mechanics,
+            self.mechanics.begin(here, kinds, duration, free),
+            bounces(here, kinds, duration, start, free.v),
+            guide.recalled,
+            lambda kin: detect(model, kin, guide.ahead),
+        )
+
+    def search(self, model: Model, state: State, ctrl=None, *, turns: int = 60) -> Search:
+        """What the solver does in a step, turn by turn: residual, distance from the path, condition, start.
+
+        Args:
+            model: the robot.
+            state: where it is.
+            ctrl: controls (nu,), or `Input` when more acts, or None for zero controls.
+            turns: how many are looked at; a turn takes a point, or goes back half way.
+        """
+        check(model, state, self)
+        values.check_count("search", "turns", turns)
+        return _search(self, model, state, as_input(model, ctrl), turns)
 
     def _moved(self, model: Model, state: State, here: Here, guide: Guide, inputs: Input, v: Array, known) -> Moved:
         """Positions at the end, with what was inside before taken back."""
@@ -164,16 +239,24 @@ class Conic(Method):
             return Moved(q, v, moved_activation(model, state, here.kin, inputs))
 
         moved, kinds = compact(move)(model, state, here, inputs, v), self._kinds(model)
-
-        def shift(v: Array) -> Array:
-            h = model.options.timestep
-            frame: Frame = derivative.end_of(here, v, h, known, guide.ahead)
-            return restoring(frame, kinds, known.deep, free_motion(here, h).inverse, self.correction)
-
         if kinds.hold:
-            back = shift(v)
+            back = self._displacement(here, guide, v, known)
         elif len(known.deep):
+            shift = lambda v: self._displacement(here, guide, v, known)  # noqa: E731
             back = lax.cond(known.deep.any(), shift, jnp.zeros_like, v)
         else:
             return moved
         return moved._replace(q=integrate(model.tree, moved.q, back, jnp.ones((), v.dtype)))
+
+    def _displacement(self, here: Here, guide: Guide, v: Array, known: Known) -> Array:
+        """What takes back, without velocity, what was inside before (nv,)."""
+        kinds, h = self._kinds(here.model), here.model.options.timestep
+        end = derivative.end_of(here, v, h, known, guide.ahead)
+        return restoring(end, kinds, known.deep, free_motion(here, h).inverse, self.correction)
+
+
+@eqx.filter_jit
+def _search(law: Conic, model: Model, state: State, inputs: Input, turns: int) -> Search:
+    here, guide = law._here(model, state, inputs)
+    task = law._task(here, model.options.timestep, law._path(here.v.dtype), guide)
+    return record(law._settings(here), task, turns)

@@ -31,6 +31,7 @@ class Mechanics(abc.ABC):
     """A balance of impulses over a step."""
 
     keeps = False  # whether it has invariants, so that residuals are brought down to rounding
+    dense = False  # whether `laws.conic.slopes` has its derivatives
 
     @abc.abstractmethod
     def begin(self, here: Here, kinds: RowKinds, duration: Array, free: FreeMotion) -> Any:
@@ -55,6 +56,8 @@ class Mechanics(abc.ABC):
 
 class Joints(Mechanics):
     """With the mass matrix and the forces of the start, in joint coordinates."""
+
+    dense = True
 
     def begin(self, here, kinds, duration, free):
         """The motion without impulses."""

@@ -7,7 +7,7 @@ gradients and for any parameter; `jacobians` has it dense in state and controls;
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,9 @@ from ukemi.constraints.rows import RowKinds, constant_dofs, row_kinds, row_map, 
 from ukemi.implicit.rule import filled, pushforward, root, zero_tangent
 from ukemi.laws.active_contacts import in_chunks, with_slots
 from ukemi.laws.here import Here
-from ukemi.laws.here_slopes import applied_slopes, columns_of, following
-from ukemi.laws.momentum import damped_by_servos, damps_by_servos
+from ukemi.laws.here_slopes import columns_of, following
+from ukemi.laws.momentum import damps_by_servos
+from ukemi.laws.momentum_slopes import missing_slopes, servo_slopes
 from ukemi.laws.rigid import boxes, conditions, impulse_slopes
 from ukemi.laws.rigid.conditions import Stepping
 from ukemi.laws.rigid.impulse_slopes import Motion, OfRows, RowSlopes
@@ -39,8 +40,7 @@ from ukemi.laws.rigid.impulses import (
 )
 from ukemi.laws.rigid.live_rows import live_rows, on_rows
 from ukemi.maths import spatial
-from ukemi.mechanics.dynamics import inertial_slope, motion_slopes
-from ukemi.mechanics.force_slopes import damping_slopes, has_plain_forces
+from ukemi.mechanics.dynamics import inertial_slope
 from ukemi.mechanics.kinematics import tangent_vector
 
 
@@ -224,13 +224,10 @@ def _slopes(kinds: RowKinds, stepping: Stepping, z: Impulses, here: Here, now: S
     """Slopes of `Balance`: force and shift in everything, rows in q and v, restore in q."""
     model, h, nv = here.model, here.model.options.timestep, here.model.nv
     e = (z.v - here.v) / h
-    inertial = motion_slopes(model, here.kin, e, now.frame.velocity)
-    push = applied_slopes(here)
-    force = h * jnp.concatenate([inertial.q - push.q, inertial.v - push.v - now.M / h, -push.act, -push.ctrl], -1)
+    force = missing_slopes(here, e, now.M, now.frame.velocity)
     shift = _widened(inertial_slope(model, here.kin, z.shift), force)
     if damps_by_servos(model):
-        force = force + h * h * _servo_slopes(e, here)
-        shift = shift + h * _servo_slopes(z.shift, here)
+        shift = shift + h * servo_slopes(z.shift, here)
     rows, restore = jnp.zeros((0, 2 * nv), e.dtype), jnp.zeros((0, nv), e.dtype)
     n = kinds.scalar
     if n:
@@ -243,14 +240,6 @@ def _slopes(kinds: RowKinds, stepping: Stepping, z: Impulses, here: Here, now: S
         rows = jnp.concatenate([rows, jnp.concatenate([part.q, part.v], -1)])
         restore = jnp.concatenate([restore, part.restore])
     return force, shift, rows, restore
-
-
-def _servo_slopes(x: Array, here: Here) -> Array:
-    """Slopes (nv, 2nv + na + nu) of the servos' part of D x."""
-    model, kin, _, q, v, act, _, inputs = here
-    if has_plain_forces(model):
-        return -jnp.concatenate(damping_slopes(model, kin, q, v, act, cast(Array, inputs.ctrl), x), -1)
-    return jnp.concatenate(columns_of(partial(damped_by_servos, x), here), -1)
 
 
 def _contact_slopes(kinds: RowKinds, stepping: Stepping, z: Impulses, now: Scene, follow) -> RowSlopes:

@@ -1,0 +1,221 @@
+"""Tables and figures of Dojo's paper with `uk.NCP` and `uk.Maximal`, MuJoCo beside them.
+
+    python bench/dojo.py [--only drop,frequency,search,gradients,chains,kept] [--robots FILE ...]
+
+drop: Table II, how deep a robot gets that is dropped, at three time steps. frequency: Fig. 7, the torso's height at 20
+to 500 Hz, of robots whose joints are damped. search: Figs. 9 and 10, iterations, residuals and condition numbers.
+gradients: Table V, 1000 steps of 0.01 s with A and B. chains: time per step of `Maximal` from 10 to 320 links. kept:
+its momentum and energy over 100 s. `--robots` adds files, such as an Atlas and an A1, to the built-in humanoid.
+"""
+
+import argparse
+import time
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+import ukemi as uk
+from ukemi.files.source import read
+
+LAWS = {"NCP": uk.NCP(), "Maximal": uk.Maximal()}
+HEIGHT, DAMPING = 0.3, 20.0
+
+
+def at_rate(model: uk.Model, h: float) -> uk.Model:
+    return eqx.tree_at(lambda m: m.options.timestep, model, jnp.asarray(h))
+
+
+def lifted(model: uk.Model) -> uk.State:
+    """The robot's start, dropped from a height."""
+    start = uk.initial_state(model, 0 if model.keyframes.names else None)
+    return eqx.tree_at(lambda s: s.q, start, start.q.at[2].add(HEIGHT))
+
+
+@eqx.filter_jit
+def fall(model, state, steps, law):
+    """Heights and depths of a fall; flags at its end; time is per call."""
+
+    def one(state, _):
+        found = uk.contacts(model, state, None, uk.Soft())
+        depth = jnp.where(found.active, found.distance, 0.0).min(initial=0.0)
+        after = uk.step(model, state, None, law)
+        return after, (after.q[2], depth)
+
+    end, (height, depth) = jax.lax.scan(one, state, None, length=steps)
+    return height, depth, end.status
+
+
+def drop(name: str, model: uk.Model, source) -> None:
+    """Table II."""
+    for h in (0.1, 0.01, 0.001):
+        steps = round(1.5 / h)
+        for law, method in LAWS.items():
+            _, depth, status = fall(at_rate(model, h), lifted(model), steps, method)
+            deepest = 1e3 * float(depth.min())
+            print(f"drop {name:10s} h {h:5.3f} {law:8s} deepest {deepest:9.5f} mm, status {int(status)}")
+        m = read(source)
+        m.opt.timestep, d, deepest = h, mujoco.MjData(m), 0.0
+        d.qpos[:] = np.asarray(lifted(model).q)
+        for _ in range(steps):
+            mujoco.mj_step(m, d)
+            deepest = min([deepest, *(d.contact.dist if d.ncon else [])])
+        lost = d.warning[mujoco.mjtWarning.mjWARN_BADQACC].number
+        print(f"drop {name:10s} h {h:5.3f} {'MuJoCo':8s} deepest {1e3 * deepest:9.5f} mm{', diverged' if lost else ''}")
+
+
+def frequency(name: str, model: uk.Model) -> None:
+    """Fig. 7."""
+    damped = eqx.tree_at(lambda m: m.joints.damping, model, jnp.where(np.arange(model.nv) < 6, 0.0, DAMPING))
+    times = np.arange(0.1, 2.01, 0.1)
+    for law, method in LAWS.items():
+        finest = None
+        for rate in (500, 200, 100, 50, 20):
+            height, _, status = fall(at_rate(damped, 1 / rate), lifted(damped), 2 * rate, method)
+            seen = np.asarray(height)[np.round(times * rate).astype(int) - 1]
+            finest = seen if finest is None else finest
+            off, end = 1e3 * abs(seen - finest).max(), 1e3 * abs(seen[-1] - finest[-1])
+            text = f"torso off {off:6.2f} mm, at the end {end:6.2f} mm, status {int(status)}"
+            print(f"frequency {name:10s} {law:8s} {rate:4d} Hz: {text}")
+
+
+def search() -> None:
+    """Figs. 9 and 10, at the hardest of some states of a fall."""
+    for name in ("quadruped", "humanoid", "hopper"):
+        model = uk.load(name)
+        states = uk.rollout(model, uk.initial_state(model), jnp.zeros((150, model.nu)), uk.NCP())
+        for kappa in (1e-8, 1e-1):
+            law = uk.NCP(kappa=kappa)
+            found = [law.search(model, cold(model, states, k)) for k in range(9, 150, 20)]
+            steps = [int(s.iterations[-1]) for s in found]
+            ends = [int(np.argmax(np.asarray(s.solved))) for s in found]
+            worst = max(float(s.condition[: end + 1].max()) for s, end in zip(found, ends, strict=True))
+            last = max(float(s.residual[end]) for s, end in zip(found, ends, strict=True))
+            text = f"iterations {min(steps)}–{max(steps)}, residual {last:.1e}, condition up to {worst:.1e}"
+            print(f"search {name:10s} κ {kappa:.0e}: {text}")
+
+
+def cold(model: uk.Model, states: uk.State, k: int) -> uk.State:
+    state = jax.tree.map(lambda x: x[k], states)
+    return eqx.tree_at(lambda s: s.cache, state, uk.initial_state(model).cache)
+
+
+def gradients(name: str, model: uk.Model, source) -> None:
+    """Table V: seconds for 1000 steps of 0.01 s with A and B under random controls, least of three; build beside it."""
+    model, rng = at_rate(model, 0.01), np.random.default_rng(0)
+    low, high = np.asarray(model.actuators.ctrl_range).T
+    low, high = np.where(high > low, low, -1.0), np.where(high > low, high, 1.0)
+    ctrls = rng.uniform(low, high, (1000, model.nu))
+    start = uk.initial_state(model, 0 if model.keyframes.names else None)
+    for law, method in {"Soft": uk.Soft(), **LAWS}.items():
+
+        @eqx.filter_jit
+        def run(state, ctrls, method):
+            def one(state, ctrl):
+                found = uk.linearize(model, state, ctrl, method)
+                return found.next, (found.A.sum(), found.B.sum())
+
+            return jax.lax.scan(one, state, ctrls)
+
+        begin = time.perf_counter()
+        out = jax.block_until_ready(run(start, jnp.asarray(ctrls), method))
+        first, best = time.perf_counter() - begin, np.inf
+        for _ in range(3):
+            begin = time.perf_counter()
+            jax.block_until_ready(run(start, jnp.asarray(ctrls), method))
+            best = min(best, time.perf_counter() - begin)
+        print(f"gradients {name:10s} {law:8s} {best:6.3f} s (first call {first:5.1f} s), status {int(out[0].status)}")
+    m = read(source)
+    m.opt.timestep, d, n = 0.01, mujoco.MjData(m), 2 * m.nv + m.na
+    A, B = np.zeros((n, n)), np.zeros((n, m.nu))
+    best = np.inf
+    for _ in range(3):
+        mujoco.mj_resetData(m, d)
+        d.qpos[:] = np.asarray(start.q)
+        begin = time.perf_counter()
+        for ctrl in ctrls:
+            d.ctrl[:] = ctrl
+            mujoco.mjd_transitionFD(m, d, 1e-6, True, A, B, None, None)
+            mujoco.mj_step(m, d)
+        best = min(best, time.perf_counter() - begin)
+    print(f"gradients {name:10s} {'MuJoCo':8s} {best:6.3f} s")
+
+
+def chain(links: int) -> str:
+    """A chain that hangs in the air, of hinges in turn about two axes."""
+    body = '<body pos="0 0 {z}"><joint axis="{axis}"/><geom type="capsule" fromto="0 0 0 0 0 -.1" size=".02"/>'
+    inner = "".join(body.format(z=0 if k == 0 else -0.1, axis="0 1 0" if k % 2 else "1 0 0") for k in range(links))
+    return f"""<mujoco><option timestep=".01"/><default><geom contype="0" conaffinity="0"/></default><worldbody>{inner}
+    {"</body>" * links}</worldbody></mujoco>"""
+
+
+def chains() -> None:
+    """Time per step, against the number of links."""
+    for links in (10, 20, 40, 80, 160, 320):
+        model = uk.load(chain(links))
+        state = uk.initial_state(model, q=0.1 * np.random.default_rng(0).standard_normal(model.nq))
+        for law, method in LAWS.items():
+            run = eqx.filter_jit(lambda state, method: uk.rollout(model, state, jnp.zeros((50, 0)), method))  # noqa: B023
+            out, best = jax.block_until_ready(run(state, method)), np.inf
+            for _ in range(3):
+                begin = time.perf_counter()
+                jax.block_until_ready(run(state, method))
+                best = min(best, time.perf_counter() - begin)
+            print(f"chains {links:4d} {law:8s} {best / 50 * 1e3:8.3f} ms per step, status {int(out.status[-1])}")
+
+
+def kept() -> None:
+    """Momentum and energy of a free chain with every joint type, over 100 s."""
+    model = uk.load("""<mujoco><option timestep=".01" gravity="0 0 0"/>
+    <default><geom type="box" contype="0" conaffinity="0"/></default><worldbody>
+    <body pos="0 0 1"><freejoint/><geom size=".1 .2 .3" mass="1"/>
+    <body pos=".2 .1 0"><joint axis="0 1 .3" pos=".05 0 0"/><geom size=".1 .05 .2" pos=".2 0 0" mass=".7"/>
+    <body pos=".3 0 .1"><joint type="ball"/><geom size=".1 .05 .07" pos="0 .1 0" mass=".5"/>
+    <body pos=".3 0 .1"><joint type="slide" axis="1 1 0" stiffness="5"/><joint axis="0 0 1"/>
+    <geom size=".1 .05 .07" pos="0 .1 0" mass=".5"/></body></body></body></body></worldbody></mujoco>""")
+    start = uk.initial_state(model, v=np.random.default_rng(0).standard_normal(model.nv))
+    law = uk.Maximal()
+
+    @eqx.filter_jit
+    def run(model, state):
+        states = uk.rollout(model, state, jnp.zeros((2000, 0)), law)
+        of = jax.vmap(lambda s: (uk.energy(model, s, law).total, *uk.momentum(model, s, law)))
+        return jax.tree.map(lambda x: x[-1], states), of(states)
+
+    for h in (0.05, 0.01):
+        state, parts = start, []
+        for _ in range(round(100 / h / 2000)):
+            state, found = run(at_rate(model, h), state)
+            parts.append(found)
+        energy, *momentum = (np.concatenate(x) for x in zip(*parts, strict=True))
+        drift = max(abs(x - x[0]).max() for x in momentum)
+        fifths = [part.mean() / energy[0] - 1 for part in np.split(energy, 5)]
+        print(f"kept h {h}: momentum {drift:.1e} of {np.linalg.norm(momentum[1][0]):.2f}, energy off "
+              f"{abs(energy / energy[0] - 1).max():.1e}, means by fifths {[f'{x:+.1e}' for x in fifths]}")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="drop,frequency,search,gradients,chains,kept")
+    parser.add_argument("--robots", nargs="*", default=[], help="robot files beside the humanoid")
+    options = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    only = options.only.split(",")
+    sources = {"humanoid": "humanoid", **{path.split("/")[-1][:10]: path for path in options.robots}}
+    for name, source in sources.items():
+        model = uk.load(source)
+        if "drop" in only:
+            drop(name, model, source)
+        if "frequency" in only:
+            frequency(name, model)
+        if "gradients" in only:
+            gradients(name, model, source)
+    for part, function in {"search": search, "chains": chains, "kept": kept}.items():
+        if part in only:
+            function()
+
+
+if __name__ == "__main__":
+    main()

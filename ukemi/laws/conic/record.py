@@ -1,0 +1,39 @@
+"""What the search for a step did, turn by turn, for plots of convergence (Dojo, Figs. 9 and 10)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ukemi.laws.conic import newton
+from ukemi.laws.conic.interior_point import Carry, Settings, Task, blank, look, off_path, turn
+
+
+class Search(NamedTuple):
+    """The points that a search took, one per turn (T,); what comes after the solution repeats it."""
+
+    residual: Array  # largest residual, as a velocity times the root of a mass [√J]
+    products: Array  # largest distance of cone products from κ, relative to it
+    condition: Array  # condition number of Newton's matrix
+    start: Array  # which start: 0 is warm
+    iterations: Array  # so far
+    solved: Array  # bool
+
+
+def record(settings: Settings, task: Task, turns: int) -> Search:
+    """The search of a task over some turns, of which some may only have gone back half way."""
+
+    def go_on(carry: Carry, _):
+        done = carry.progress.solved | carry.progress.stuck
+        after = jax.tree.map(lambda old, new: jnp.where(done, old, new), carry, turn(settings, task, carry))
+        now = after.progress
+        found = look(task, after._replace(progress=now._replace(fresh=jnp.zeros_like(now.fresh))), after.point)[0]
+        system = newton.system(
+            task.layout, found.point.cones, found.head, found.asked, found.known.on, found.M, found.slopes
+        )
+        distance = off_path(task, found, jnp.zeros_like(now.excess))
+        condition = jnp.linalg.cond(system.matrix)
+        return after, Search(now.residual * now.speed, distance, condition, now.start, now.total, now.solved)
+
+    return lax.scan(go_on, blank(task), None, length=turns)[1]
