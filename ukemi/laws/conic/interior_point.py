@@ -43,7 +43,7 @@ SHORT = 0.1  # after a step shorter than this the next one only centres
 HALVINGS = 10
 STARTS = (1.0, 1.0, 10.0, 0.1)  # scales of starting points in turn, of which the first is warm
 JAMMED = (1e-2, 1e-6)  # steps, of the warm start and of others, after which another start is tried
-WARM = 1e-3  # κ of a warm start, relative to that of a cold one
+WARM = 1e-2  # κ of a warm start, relative to that of a cold one
 STILL = 1e-8  # Jacobian of a head that nothing can move: a rounding error
 
 
@@ -145,7 +145,7 @@ def blank(task: Task) -> Carry:
     shapes = jax.eval_shape(task.detect, task.here.kin)
     contacts = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     on = jnp.zeros(H, bool), jnp.zeros(K, bool)
-    known = Known(contacts, jnp.zeros(task.kinds.contacts, jnp.int32), on, on[0], on[0])
+    known = Known(contacts, jnp.zeros(task.kinds.contacts, jnp.int32), on, on[0], on[0], jnp.zeros_like(v))
     no, count = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
     first = jnp.where(task.recalled.valid, 0, 1).astype(jnp.int32)
     progress = Progress(zero, one, count, one, one, one, one, first, ~no, count, count, no, no, no)
@@ -206,8 +206,8 @@ def _restarted(settings: Settings, now: Progress, spent: Array) -> Progress:
 
 
 def _start(task: Task, start: Array) -> Array:
-    """Velocity (nv,) of a starting point: a warm one goes on as in the last step."""
-    return jnp.where(start == 0, task.here.v + task.duration * task.here.warm, task.free.v)
+    """Velocity (nv,) of a starting point: where a warm one is, impulses do what they did in the last step."""
+    return task.free.v + jnp.where(start == 0, task.recalled.velocity, 0.0)
 
 
 # ---- a point ---------------------------------------------------------------------------------------------------------
@@ -231,7 +231,8 @@ def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     active = jnp.concatenate([np.ones(own.limits, bool), frame.contacts.active[: kinds.contacts]])
     heads = active & (jnp.abs(pushes) > STILL).any(-1)
     on = heads, owned(own, heads, True) & (rows.mu > 0).any(-1) & (cones.bounds(own, heads * 1.0, start.dry) > 0)
-    known = Known(frame.contacts, origin, on, bounce, heads & (rows.phi < -SHALLOW))
+    deep = heads & (rows.phi < -SHALLOW)
+    known = Known(frame.contacts, origin, on, bounce, deep, tried.v - task.free.v)
     speed = jnp.where(carry.progress.fresh, _speed(task, on, slopes, rows.weight), carry.progress.speed)
     point = tried._replace(cones=_variables(task, carry, tried.cones, names, wants, on, speed))
     missing, M = mechanics.missing(begun, here, frame, h)

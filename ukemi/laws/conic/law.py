@@ -98,7 +98,8 @@ class Conic(Method):
         (z, known), (rounds, solved), model = found, facts, here.model
         moved = self._moved(model, state, here, guide, inputs, z.v, known)
         names, h = known.contacts.names[: self._kinds(model).contacts], model.options.timestep
-        pushes = Pushes(names, lax.stop_gradient(jnp.where(known.on[0], z.cones.gamma, 0.0)), jnp.ones((), bool))
+        gamma, made = lax.stop_gradient((jnp.where(known.on[0], z.cones.gamma, 0.0), known.pushed))
+        pushes = Pushes(names, gamma, made, jnp.ones((), bool))
         cache = remember(state, (moved.v - state.v) / h, rounds, **{NAME: pushes})
         lost = known.contacts.overflow | here.contacts.overflow
         return arrive(state, moved, h, solved, cache, {Status.CONTACT_OVERFLOW: lost, Status.FAR_OVERFLOW: far & ~lost})

@@ -18,6 +18,7 @@ class Pushes(eqx.Module):
 
     contacts: Int32[Array, " nc"]  # which contact points there were, −1 for none
     gamma: Float[Array, " heads"]  # [N s]
+    velocity: Float[Array, " nv"]  # what they made
     valid: Bool[Array, ""]  # whether there was a last step
 
     def of(self, names: Array) -> Array:
@@ -32,7 +33,8 @@ def unknown(model: Model) -> Pushes:
     """Before the first step."""
     kinds, dtype = row_kinds(model), model.options.timestep.dtype
     names = jnp.full(kinds.contacts, -1, jnp.int32)
-    return Pushes(names, jnp.zeros(len(layout(model, kinds).heads), dtype), jnp.zeros((), bool))
+    gamma, velocity = jnp.zeros(len(layout(model, kinds).heads), dtype), jnp.zeros(model.nv, dtype)
+    return Pushes(names, gamma, velocity, jnp.zeros((), bool))
 
 
 def recalled(state: State) -> Pushes:

@@ -24,6 +24,7 @@ class Known(NamedTuple):
     on: tuple[Array, Array]  # heads (H,) and cones (K,)
     bounce: Array  # (H,)
     deep: Array  # (H,) whose overlap is to be taken back
+    pushed: Array  # (nv,) velocity that impulses made
 
 
 class Path(NamedTuple):
