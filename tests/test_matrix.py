@@ -34,6 +34,7 @@ METHODS = {
     "LCP explicit": uk.LCP(explicit=True),
     "LCP Bounce": uk.LCP(gradient=uk.Bounce()),
     "LCP ComplementarityAware": uk.LCP(gradient=uk.ComplementarityAware()),
+    "LCP CentralPath": uk.LCP(gradient=uk.CentralPath()),
     "NCP": uk.NCP(),
     "NCP CentralPath": uk.NCP(gradient=uk.CentralPath()),
     "Maximal": uk.Maximal(),
@@ -104,6 +105,7 @@ REFUSED = {
         "linearize wrt": (uk.GradientError, r"Use jax\.grad or jax\.vjp, or another rule"),
         "forward mode": (TypeError, "custom_vjp"),  # JAX's own words: it does not ask the law
     },
+    "LCP CentralPath": RIGID,
     "NCP": RIGID,
     "NCP CentralPath": RIGID,
     "Maximal": RIGID,

@@ -11,7 +11,7 @@ import ukemi
 ROOMS = ["xla", "implicit", "maths", "model", "mechanics", "collide", "constraints", "laws", "simulate", "checking"]
 GROUND = {"errors", "values", "status"}  # what a user may meet anywhere
 BESIDE = {"files": "constraints"}  # it may use what is left of there, and constraints; nothing physical uses it
-DOORS = {"laws.soft.law"}  # what one law may use of another: its public face
+DOORS = {"laws.soft.law", "laws.conic.relaxed"}  # what one law may use of another: its public face
 ROOT = Path(ukemi.__file__).parent
 
 

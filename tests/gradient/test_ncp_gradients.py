@@ -11,6 +11,7 @@ import pytest
 import ukemi as uk
 from tests.scenes.cones import SCENES, count, moved, outcome, settled
 from tests.scenes.slow import few
+from ukemi.laws.conic.relaxed import Relaxed
 from ukemi.laws.method import columns
 from ukemi.model.records import as_input
 
@@ -146,3 +147,39 @@ def test_the_motion_is_the_same_where_it_is_differentiated():
 BALL = """<mujoco><worldbody><geom type="plane" size="5 5 1" friction=".5"/><body pos="0 0 .1">
 <joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><geom size=".1" mass="1" friction=".5"/></body>
 </worldbody></mujoco>"""
+
+
+DROP = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 .11">
+<joint type="slide" axis="0 0 1"/><geom size=".1" mass="2"/></body></worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize("kind", [uk.LCP, uk.NCP])
+def test_a_force_from_a_distance(kind):
+    """m (v⁺ − v + h g) = κ/s with s = φ + h v⁺, so that dv⁺/dv = 1/(1 + h κ/(m s²)), touched or not."""
+    model, h, m, kappa = uk.load(DROP), 0.01, 2.0, 1e-3
+    law = kind(gradient=uk.CentralPath(kappa=jnp.asarray(kappa), width=1.0))
+    program = jax.jit(
+        jax.value_and_grad(lambda v: uk.step(model, uk.initial_state(model, v=v[None]), None, law).v[0])
+    )
+    for v in (-2.0, -0.5, 0.3):
+        free = v - h * 9.81
+        soft = np.roots([h * m, m * (0.01 - h * free), -(m * 0.01 * free + kappa)]).max()
+        s = 0.01 + h * soft
+        after, slope = program(jnp.asarray(v))
+        np.testing.assert_allclose(slope, 1 / (1 + h * kappa / (m * s * s)), rtol=1e-3)  # contacts give by δ
+        np.testing.assert_allclose(after, max(free, -0.01 / h), atol=1e-4)  # hard: stops at the floor
+
+
+@pytest.mark.slow
+def test_rigid_contact_takes_the_derivative_of_its_own_central_path():
+    """In everything at once; the motion is bitwise that without."""
+    model, at, ctrl = scene("some", 3, "pyramidal")
+    law_of = lambda change: uk.LCP(gradient=uk.CentralPath(kappa=KAPPA * (1 + change), width=WIDTH))  # noqa: E731
+    softer = lambda change: Relaxed(kappa=KAPPA * (1 + change), cone="pyramidal", ahead=WIDTH)  # noqa: E731
+    pushed = derivatives("some", 3, "pyramidal", law_of)[1][:, model.nv :]
+    function, steps = after("some", 3, "pyramidal", softer), STEP * jnp.asarray(along("some", 3))
+    ends = jax.jit(lambda steps: jax.lax.map(function, steps))
+    wanted = (np.asarray(ends(steps)) - np.asarray(ends(-steps))) / (2 * STEP)
+    agree(pushed, wanted[:, model.nv :], 1e-6)
+    plain, ruled = (uk.step(model, at, ctrl, law) for law in (uk.LCP(), law_of(0.0)))
+    assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(ruled), strict=True))

@@ -5,12 +5,12 @@ from jax import Array
 
 from ukemi.collide.detect import attached
 from ukemi.constraints.block import Frame
-from ukemi.constraints.rows import RowKinds, row_map, row_matrix
+from ukemi.constraints.rows import RowKinds
 from ukemi.implicit.rule import pushforward, zero_tangent
 from ukemi.laws.conic import newton
-from ukemi.laws.conic.balance import asked, cone_heads, impulses, matched, residual, rows_at, start_of
+from ukemi.laws.conic.balance import asked, cone_heads, impulses, matched, residual, start_of
 from ukemi.laws.conic.cones import layout, of_cones, of_heads
-from ukemi.laws.conic.end import Across, blocks_of, frame_after
+from ukemi.laws.conic.end import frame_after
 from ukemi.laws.conic.mechanics import Mechanics
 from ukemi.laws.conic.newton import Slopes
 from ukemi.laws.conic.unknowns import Known, Path, Point
@@ -30,16 +30,20 @@ def rule(mechanics: Mechanics, kinds: RowKinds, found: tuple[Point, Known], args
 
 def end_of(here: Here, v: Array, duration: Array, known: Known, ahead: Array | None) -> Frame:
     """What rows are made from at the end, with contacts that stay the same and follow their shapes."""
-    return frame_after(here, v, duration, lambda kin: attached(here.model, kin, known.contacts, ahead))
+    return frame_after(here, v, duration, follower(here, known, ahead))
+
+
+def follower(here: Here, known: Known, ahead: Array | None):
+    """The contacts of a solution as a function of kinematics: they stay the same and follow their shapes."""
+    return lambda kin: attached(here.model, kin, known.contacts, ahead)
 
 
 def _left(at: tuple[Mechanics, RowKinds], z: Point, known: Known, ahead, here: Here, duration: Array, path: Path):
     """The residual at z, and what is asked there."""
-    (mechanics, kinds), end = at, end_of(here, z.v, duration, known, ahead)
-    own, blocks = layout(here.model, kinds), blocks_of(end)
+    (mechanics, kinds), own = at, layout(here.model, at[1])
+    end, rows = mechanics.ending(here, kinds, z.v, duration, follower(here, known, ahead))
     start = matched(own, start_of(here, kinds, duration), known.origin)
-    moved = row_map(end, kinds, blocks).motion(Across.of(here.model.tree, z.v, duration).rates(z.v))
-    wants = asked(own, rows_at(end, kinds, blocks), start, moved, known.bounce, duration, path)
+    wants = asked(own, rows, start, mechanics.motion(end, kinds, duration), known.bounce, duration, path)
     f = impulses(own, kinds, z, wants.mu, known.on)
     return residual(own, z, wants, known.on, mechanics.left(here, end, kinds, duration, f)), wants
 
@@ -50,8 +54,8 @@ def _system(at, z: Point, known: Known, ahead, here: Here, duration: Array, path
     own = layout(here.model, kinds)
 
     by = jax.jacfwd(lambda v: _left(at, z._replace(v=v), known, ahead, here, duration, path)[0])(z.v)
-    end = end_of(here, z.v, duration, known, ahead)
-    moves = Across.of(here.model.tree, z.v, duration).rows(row_matrix(end, kinds, blocks_of(end)))
+    end, _ = mechanics.ending(here, kinds, z.v, duration, follower(here, known, ahead))
+    moves = mechanics.moves(end, kinds, duration)
     begun = mechanics.begin(here, kinds, duration, free_motion(here, duration))
     pulls = mechanics.pulls(begun, here, end, kinds, moves)
     rubs = wants.mu[:, :, None] * of_cones(own, pulls)

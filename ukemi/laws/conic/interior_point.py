@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.constraints.rows import RowKinds, row_matrix
+from ukemi.constraints.rows import RowKinds
 from ukemi.laws.conic import cones, newton
 from ukemi.laws.conic.balance import (
     SHALLOW,
@@ -27,10 +27,8 @@ from ukemi.laws.conic.balance import (
     impulses,
     matched,
     residual,
-    rows_at,
 )
 from ukemi.laws.conic.cones import Cones, Layout, Products, of_cones, of_heads, owned
-from ukemi.laws.conic.end import Across, blocks_of, frame_after
 from ukemi.laws.conic.mechanics import Mechanics
 from ukemi.laws.conic.memory import Pushes
 from ukemi.laws.conic.newton import Slopes
@@ -216,10 +214,8 @@ def _start(task: Task, start: Array) -> Array:
 def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     """The residual at a point, with the contacts that there are at its end; and the velocities at hand."""
     kinds, own, here, start, _, h, path, mechanics, begun = task[:9]
-    frame = frame_after(here, tried.v, h, task.detect)
-    blocks = blocks_of(frame)
-    rows = rows_at(frame, kinds, blocks)
-    moves = Across.of(here.model.tree, tried.v, h).rows(row_matrix(frame, kinds, blocks))
+    frame, rows = mechanics.ending(here, kinds, tried.v, h, task.detect)
+    moves = mechanics.moves(frame, kinds, h)
     pulls = mechanics.pulls(begun, here, frame, kinds, moves)
     names = _names(kinds, frame.contacts)
     origin = _places(_names(kinds, here.contacts), names)

@@ -1,7 +1,7 @@
 """Laws with hard contact at the end of the step and the exact friction cone (Dojo, eq. 26)."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -69,7 +69,7 @@ class Solved(NamedTuple):
 class Conic(Method):
     """What the laws share; they differ in how velocities and impulses balance (`laws.conic.mechanics`)."""
 
-    mechanics: eqx.AbstractClassVar[Mechanics]
+    mechanics: ClassVar[Mechanics]
 
     kappa: ArrayLike | None = eqx.field(converter=values.number_or_array, default=None)
     cone: str = eqx.field(static=True, default="elliptic")
@@ -90,7 +90,7 @@ class Conic(Method):
 
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
-        here, guide = self._here(model, state, inputs)
+        here, guide = self.start(model, state, inputs)
         (z, known), facts, far = self._motion(here, guide)
         return self._after(state, inputs, here, guide, (z, known), facts, far)
 
@@ -108,9 +108,9 @@ class Conic(Method):
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
         if not self.mechanics.dense or wraps(model):
             return columns(self.step, model, state, inputs)
-        here, guide = self._here(model, state, inputs)
-        found, facts = self._solved(here, guide, self._path(here.v.dtype))
-        at, sound, far = Solved(found, here, guide, self._path(here.v.dtype)), True, False
+        here, guide = self.start(model, state, inputs)
+        found, facts = self.solved(here, guide, self.path(here.v.dtype))
+        at, sound, far = Solved(found, here, guide, self.path(here.v.dtype)), True, False
         if isinstance(self.gradient, rules.CentralPath):
             at, sound, far = self._relaxed(self.gradient, here, guide)
 
@@ -143,9 +143,9 @@ class Conic(Method):
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts at the end of the step, and their mean forces (nc, dim) over it in the contacts' frames."""
-        here, guide = self._here(model, state, inputs)
+        here, guide = self.start(model, state, inputs)
         kinds, h = self._kinds(model), model.options.timestep
-        z, known = self._solved(here, guide, self._path(here.v.dtype))[0]
+        z, known = self.solved(here, guide, self.path(here.v.dtype))[0]
         frame = derivative.end_of(here, z.v, h, known, guide.ahead)
         mu = rows_at(frame, kinds, blocks_of(frame)).mu
         force = impulses(layout(model, kinds), kinds, z, mu, known.on) / h
@@ -154,11 +154,12 @@ class Conic(Method):
     def _kinds(self, model: Model) -> RowKinds:
         return row_kinds(model, self.cone)
 
-    def _path(self, dtype) -> Path:
+    def path(self, dtype) -> Path:
+        """The law's own point of the central path."""
         kappa = PRECISE[dtype.name].kappa if self.kappa is None else self.kappa
         return Path(jnp.asarray(kappa, dtype), jnp.asarray(self.ahead, dtype))
 
-    def _here(self, model: Model, state: State, inputs: Input) -> tuple[Here, Guide]:
+    def start(self, model: Model, state: State, inputs: Input) -> tuple[Here, Guide]:
         """Where a step starts, and what helps it."""
         kin = of_state(model, state, inputs)
         ahead = None
@@ -170,8 +171,8 @@ class Conic(Method):
     def _motion(self, here: Here, guide: Guide) -> tuple[tuple[Point, Known], tuple[Array, Array], Array | bool]:
         """What the step finds, how, and whether its gradient rule sees too few contacts."""
         if not isinstance(self.gradient, rules.CentralPath):
-            return *self._solved(here, guide, self._path(here.v.dtype)), False
-        (z, known), facts = self._solved(*lax.stop_gradient((here, guide, self._path(here.v.dtype))))
+            return *self.solved(here, guide, self.path(here.v.dtype)), False
+        (z, known), facts = self.solved(*lax.stop_gradient((here, guide, self.path(here.v.dtype))))
         soft, solved, far = self._relaxed(self.gradient, here, guide)
         v = soft.found[0].v * jnp.where(solved, 1.0, jnp.nan)
         return (z._replace(v=straight_through(z.v, v)), known), facts, far
@@ -184,10 +185,10 @@ class Conic(Method):
             here = here._replace(contacts=detect(here.model, here.kin, guide.ahead))
             far = here.contacts.overflow
         path = Path(jnp.asarray(rule.kappa, dtype), jnp.asarray(rule.width, dtype))
-        found, (_, solved) = self._solved(here, guide, path)
+        found, (_, solved) = self.solved(here, guide, path)
         return Solved(found, here, guide, path), solved, far
 
-    def _solved(self, here: Here, guide: Guide, path: Path) -> tuple[tuple[Point, Known], tuple[Array, Array]]:
+    def solved(self, here: Here, guide: Guide, path: Path) -> tuple[tuple[Point, Known], tuple[Array, Array]]:
         """The point of a central path, by the implicit rule, and (iterations, whether that is a solution)."""
 
         def find(args) -> tuple[tuple[Point, Known], tuple[Array, Array]]:
@@ -258,6 +259,6 @@ class Conic(Method):
 
 @eqx.filter_jit
 def _search(law: Conic, model: Model, state: State, inputs: Input, turns: int) -> Search:
-    here, guide = law._here(model, state, inputs)
-    task = law._task(here, model.options.timestep, law._path(here.v.dtype), guide)
+    here, guide = law.start(model, state, inputs)
+    task = law._task(here, model.options.timestep, law.path(here.v.dtype), guide)
     return record(law._settings(here), task, turns)

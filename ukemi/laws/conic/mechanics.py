@@ -1,6 +1,7 @@
 """How velocities and impulses balance over a step: in joint coordinates, or by the variational integrator.
 
     M̂ (v⁺ − v) − h (τ − c) = J⁺ᵀ f                                 `Joints`: as the other laws of impulses have it
+                           = J(q)ᵀ f                                `Linear`: with the rows of the start
     S(q)ᵀ Σ m ((x⁺ − x) − (x − x⁻))/h − h τ = J(q, p⁺)ᵀ f          `Variational`: Dojo, eqs. 16–18, along the joints
 
 Both take τ at the start and damping at the end. In the second, as in Dojo, equalities pull where bodies are at the
@@ -19,6 +20,8 @@ from jax import Array
 from ukemi.constraints.block import Frame
 from ukemi.constraints.contacts import contact_jacobian, contact_lever
 from ukemi.constraints.rows import RowKinds, constant_dofs, row_map, row_matrix
+from ukemi.laws.conic.balance import Rows, rows_at
+from ukemi.laws.conic.cones import layout, of_heads
 from ukemi.laws.conic.end import Across, blocks_of, frame_after
 from ukemi.laws.here import Here, applied, frame_of
 from ukemi.laws.momentum import FreeMotion, damped, damping, missing_impulse
@@ -32,6 +35,19 @@ class Mechanics(abc.ABC):
 
     keeps = False  # whether it has invariants, so that residuals are brought down to rounding
     dense = False  # whether `laws.conic.slopes` has its derivatives
+
+    def ending(self, here: Here, kinds: RowKinds, v: Array, duration: Array, contacts_at) -> tuple[Frame, Rows]:
+        """What rows are made from at the end, and what they ask for; contacts_at: function of kinematics."""
+        end = frame_after(here, v, duration, contacts_at)
+        return end, rows_at(end, kinds, blocks_of(end))
+
+    def moves(self, end: Frame, kinds: RowKinds, duration: Array) -> Array:
+        """Rows (total, nv) by which what is asked changes with h v⁺."""
+        return Across.of(end.model.tree, end.v, duration).rows(row_matrix(end, kinds, blocks_of(end)))
+
+    def motion(self, end: Frame, kinds: RowKinds, duration: Array) -> Array:
+        """How rows (total,) move at the end."""
+        return row_map(end, kinds, blocks_of(end)).motion(Across.of(end.model.tree, end.v, duration).rates(end.v))
 
     @abc.abstractmethod
     def begin(self, here: Here, kinds: RowKinds, duration: Array, free: FreeMotion) -> Any:
@@ -87,6 +103,35 @@ class Joints(Mechanics):
             return Across.of(here.model.tree, v, duration).rows(J.pull(held))
 
         return jax.jacfwd(pulled)(v)
+
+
+class Linear(Joints):
+    """With rows of the start, too: φ(q) + h J v⁺ in place of φ(q⁺), as `LCP` sees contacts."""
+
+    dense = False
+
+    def ending(self, here, kinds, v, duration, contacts_at):
+        """Rows of the start, moved along."""
+        end = frame_of(here)._replace(v=v, contacts=contacts_at(here.kin))
+        rows, moved = rows_at(end, kinds, blocks_of(end)), duration * self.motion(end, kinds, duration)
+        phi, held = rows.phi + of_heads(layout(here.model, kinds), moved), rows.held + moved[kinds.holding]
+        return end, rows._replace(phi=phi, held=held)
+
+    def moves(self, end, kinds, duration):
+        """J."""
+        return row_matrix(end, kinds, blocks_of(end))
+
+    def motion(self, end, kinds, duration):
+        """J v⁺."""
+        return row_map(end, kinds, blocks_of(end)).motion(end.v)
+
+    def left(self, here, end, kinds, duration, f):
+        """The same, in terms of forces."""
+        return missing_impulse(here, end.v, duration) - row_map(end, kinds, blocks_of(end)).pull(f)
+
+    def bending(self, here, kinds, v, duration, held):
+        """Nothing bends."""
+        return None
 
 
 class Begun(NamedTuple):

@@ -15,7 +15,7 @@ class Search(NamedTuple):
 
     residual: Array  # largest residual, as a velocity times the root of a mass [√J]
     products: Array  # largest distance of cone products from κ, relative to it
-    condition: Array  # condition number of Newton's matrix
+    condition: Array  # condition number of Newton's matrix, of velocities times the roots of masses
     start: Array  # which start: 0 is warm
     iterations: Array  # so far
     solved: Array  # bool
@@ -33,7 +33,10 @@ def record(settings: Settings, task: Task, turns: int) -> Search:
             task.layout, found.point.cones, found.head, found.asked, found.known.on, found.M, found.slopes
         )
         distance = off_path(task, found, jnp.zeros_like(now.excess))
-        condition = jnp.linalg.cond(system.matrix)
+        sizes = jnp.sqrt(jnp.diagonal(task.free.M))  # as roots of energies, whatever the units
+        nv = len(sizes)
+        scale = jnp.concatenate([1 / sizes, jnp.ones(len(system.matrix) - nv)])
+        condition = jnp.linalg.cond(scale[:, None] * system.matrix * scale)
         return after, Search(now.residual * now.speed, distance, condition, now.start, now.total, now.solved)
 
     return lax.scan(go_on, blank(task), None, length=turns)[1]

@@ -11,10 +11,11 @@ from ukemi import values
 from ukemi.collide.detect import Contacts, detect
 from ukemi.collide.sweep.motion import covered
 from ukemi.constraints.rows import row_kinds
-from ukemi.errors import GradientError
+from ukemi.errors import GradientError, InputError
 from ukemi.implicit import rules
-from ukemi.implicit.rule import dense, without_derivative
+from ukemi.implicit.rule import dense, straight_through, without_derivative
 from ukemi.laws.arrival import arrive
+from ukemi.laws.conic.relaxed import relaxed
 from ukemi.laws.here import Here, here_at
 from ukemi.laws.integrators import Moved, advance_slopes, moved_activation, wraps
 from ukemi.laws.memory import remember
@@ -25,7 +26,7 @@ from ukemi.laws.rigid.impulses import Impulses
 from ukemi.laws.rigid.memory import NAME, Sides, recalled
 from ukemi.mechanics.kinematics import Kinematics, integrate, of_state
 from ukemi.model.records import Input, Model, State
-from ukemi.status import Status
+from ukemi.status import Status, bit
 from ukemi.xla.stages import compact
 
 FORCES = (
@@ -38,7 +39,7 @@ class LCP(Method):
     """Rigid contact: no penetration, stick and slip within a box of two friction directions, restitution.
 
     Args:
-        gradient: `Exact()`, `Bounce()` or `ComplementarityAware()`.
+        gradient: `Exact()`, `Bounce()`, `ComplementarityAware()`, or `CentralPath(...)` for that of a softer law.
         correction: share of a penetration, or of an equality's drift, that a step takes back.
         ahead: contacts count from this distance on, besides what the bodies cover in a step [m].
         explicit: move positions by the old velocities, as Nimble writes it, instead of by the new ones.
@@ -50,17 +51,26 @@ class LCP(Method):
     explicit: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
-        rules.require("LCP", self.gradient, (rules.Exact, rules.Bounce, rules.ComplementarityAware))
+        own = rules.Exact, rules.Bounce, rules.ComplementarityAware, rules.CentralPath
+        rules.require("LCP", self.gradient, own)
         between = "must be between 0 and 1"
         values.check_number("LCP", "correction", self.correction, lambda x: 0 <= x <= 1, between)
         values.check_number("LCP", "ahead", self.ahead, lambda x: x >= 0, "must not be negative")
         values.check_flag("LCP", "explicit", self.explicit)
+        if self.explicit and isinstance(self.gradient, rules.CentralPath):
+            remedy = "the softer law moves positions by the new velocities. Leave explicit out"
+            raise InputError(f"LCP(explicit=True, gradient=uk.CentralPath(...)): {remedy}.")
 
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
         here = self.here(model, state, inputs)
         z, facts = self.impulses(here, state)
-        return self._after(state, inputs, here, z, facts)
+        if not isinstance(self.gradient, rules.CentralPath):
+            return self._after(state, inputs, here, z, facts)
+        softer, far = relaxed(self.gradient, model, state, inputs)
+        after = self._after(state, inputs, here, z._replace(v=straight_through(z.v, softer)), facts)
+        lost = bit(Status.FAR_OVERFLOW, far & ~here.contacts.overflow)
+        return replace(after, status=after.status | lost)
 
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
@@ -69,7 +79,7 @@ class LCP(Method):
                 "uk.ComplementarityAware() is a rule of reverse mode: which contacts count depends on the loss, so "
                 "that there is no Jacobian. Use jax.grad or jax.vjp, or another rule for uk.linearize."
             )
-        if wraps(model):
+        if wraps(model) or isinstance(self.gradient, rules.CentralPath):
             return columns(self.step, model, state, inputs)
         here, h = self.here(model, state, inputs), model.options.timestep
         z, facts = self.impulses(here, state)

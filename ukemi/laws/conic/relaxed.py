@@ -1,0 +1,23 @@
+"""The softer law that rigid contact may take its derivative from: the central path of `LCP`'s own conditions."""
+
+import jax.numpy as jnp
+from jax import Array
+
+from ukemi.implicit.rules import CentralPath
+from ukemi.laws.conic.law import Conic
+from ukemi.laws.conic.mechanics import Linear
+from ukemi.model.records import Input, Model, State
+
+
+class Relaxed(Conic):
+    """Contacts as they are where a step begins, friction bounded in each direction apart, at a κ."""
+
+    mechanics = Linear()
+
+
+def relaxed(rule: CentralPath, model: Model, state: State, inputs: Input) -> tuple[Array, Array]:
+    """v⁺ (nv,) of the softer law, NaN where it is not found; and whether it saw too few contacts."""
+    law = Relaxed(kappa=rule.kappa, cone="pyramidal", ahead=rule.width)
+    here, guide = law.start(model, state, inputs)
+    (z, _), (_, solved) = law.solved(here, guide, law.path(here.v.dtype))
+    return z.v * jnp.where(solved, 1.0, jnp.nan), here.contacts.overflow
