@@ -9,116 +9,32 @@ All is one loop whose turn looks at one point: it takes it, and decides on the n
 Thus geometry and linear algebra are compiled once.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from ukemi.constraints.rows import RowKinds
-from ukemi.laws.conic import cones, newton
+from ukemi.laws.conic import cones
 from ukemi.laws.conic.balance import (
     SHALLOW,
-    Start,
     asked,
     cone_heads,
     impulses,
     matched,
     residual,
 )
-from ukemi.laws.conic.cones import Cones, Layout, Products, of_cones, of_heads, owned
-from ukemi.laws.conic.mechanics import Mechanics
-from ukemi.laws.conic.memory import Pushes
+from ukemi.laws.conic.cones import Cones, of_cones, of_heads, owned
+from ukemi.laws.conic.direction import direction
 from ukemi.laws.conic.newton import Slopes
-from ukemi.laws.conic.unknowns import Asked, Imbalance, Known, Path, Point
-from ukemi.laws.here import Here
-from ukemi.laws.momentum import FreeMotion
+from ukemi.laws.conic.progress import Carry, Found, Progress, Settings, Solution, Task, Way
+from ukemi.laws.conic.unknowns import Asked, Imbalance, Known, Point
 
-INSIDE = 0.99  # τ: share of the way to a cone's boundary that a step may go
-SHORT = 0.1  # after a step shorter than this the next one only centres
 HALVINGS = 10
 STARTS = (1.0, 1.0, 10.0, 0.1)  # scales of starting points in turn, of which the first is warm
 JAMMED = (1e-2, 1e-6)  # steps, of the warm start and of others, after which another start is tried
 WARM = 1e-2  # κ of a warm start, relative to that of a cold one
 STILL = 1e-8  # Jacobian of a head that nothing can move: a rounding error
-
-
-class Settings(NamedTuple):
-    """What bounds the search; static."""
-
-    iterations: int  # of each start
-    tolerance: float  # of residuals, relative to the velocities at hand
-    near: float  # distance from the central path, relative to κ, that counts as on it
-    polish: bool  # whether a solution is improved once more, to rounding
-
-
-class Task(NamedTuple):
-    """What is to be solved."""
-
-    kinds: RowKinds
-    layout: Layout
-    here: Here
-    start: Start
-    free: FreeMotion
-    duration: Array
-    path: Path
-    mechanics: Mechanics
-    begun: Any  # what the mechanics take from the start
-    bounce: Array  # (H,) heads at the start that bounce
-    recalled: Pushes
-    detect: Callable  # contacts of kinematics
-
-
-class Found(NamedTuple):
-    """A point that was looked at, in the order of its own contacts."""
-
-    point: Point
-    known: Known
-    asked: Asked
-    head: Array  # (K,) ξ₀
-    off: Imbalance
-    slopes: Slopes
-    M: Array  # (nv, nv) slope of the impulse that v⁺ needs
-    residual: Array  # () relative to the velocities at hand
-
-
-class Progress(NamedTuple):
-    """How far the search is."""
-
-    alpha: Array  # () how far it goes, at the next try
-    last: Array  # () how far it went
-    tries: Array
-    residual: Array
-    off_path: Array  # () distance from `excess`
-    excess: Array  # () how far above κ products should be after this iteration, those of slips
-    speed: Array  # () velocities at hand [√J]
-    start: Array  # () which start
-    fresh: Array  # () bool: at a starting point
-    rounds: Array  # () iterations of this start
-    total: Array  # () of all
-    close: Array  # () bool: at a point that counts as a solution
-    solved: Array
-    stuck: Array
-
-
-class Carry(NamedTuple):
-    """Where the search is, and where it goes."""
-
-    point: Point
-    known: Known
-    change: Point
-    progress: Progress
-
-
-class Solution(NamedTuple):
-    """What the search found."""
-
-    point: Point
-    known: Known
-    iterations: Array
-    solved: Array
 
 
 def solve(settings: Settings, task: Task) -> Solution:
@@ -146,7 +62,7 @@ def blank(task: Task) -> Carry:
     known = Known(contacts, jnp.zeros(task.kinds.contacts, jnp.int32), on, on[0], on[0], jnp.zeros_like(v))
     no, count = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
     first = jnp.where(task.recalled.valid, 0, 1).astype(jnp.int32)
-    progress = Progress(zero, one, count, one, one, one, one, first, ~no, count, count, no, no, no)
+    progress = Progress(zero, one, count, one, one, one, one, first, ~no, count, count, no, no, no, no)
     return Carry(point, known, jax.tree.map(jnp.zeros_like, point), progress)
 
 
@@ -165,8 +81,8 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
         on_path = off_path(task, found, jnp.zeros_like(now.excess)) < settings.near
         close = (found.residual < settings.tolerance) & on_path
         solved = close & now.close if settings.polish else close
-        nowhere = jax.tree.map(jnp.zeros_like, found.point), jnp.ones_like(now.alpha), jnp.zeros_like(now.excess)
-        change, alpha, excess = lax.cond(solved, lambda: nowhere, lambda: _direction(task, found, now))
+        nowhere = Way(jax.tree.map(jnp.zeros_like, found.point), jnp.ones_like(speed), jnp.zeros_like(speed), ~taken)
+        change, alpha, excess, longer = lax.cond(solved, lambda: nowhere, lambda: direction(task, found, carry))
         more = (~now.fresh).astype(jnp.int32)
         after = now._replace(
             alpha=alpha,
@@ -180,6 +96,7 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
             rounds=now.rounds + more,
             total=now.total + more,
             close=close,
+            longer=longer,
             solved=solved,
         )
         return Carry(found.point, found.known, change, after)
@@ -225,7 +142,9 @@ def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     nearer, pushes, holding = of_heads(own, moves), of_heads(own, pulls), kinds.holding
     slopes = Slopes(h * nearer, slips, moves[holding], pushes, rubs, pulls[holding])
     active = jnp.concatenate([np.ones(own.limits, bool), frame.contacts.active[: kinds.contacts]])
-    heads = active & (jnp.abs(pushes) > STILL).any(-1)
+    # what is far has nothing to push, which Newton's step would only approach
+    near = (wants.aims[0] > 0) | carry.progress.fresh | (carry.progress.excess > 0)
+    heads = active & (jnp.abs(pushes) > STILL).any(-1) & near
     on = heads, owned(own, heads, True) & (rows.mu > 0).any(-1) & (cones.bounds(own, heads * 1.0, start.dry) > 0)
     deep = heads & (rows.phi < -SHALLOW)
     known = Known(frame.contacts, origin, on, bounce, deep, tried.v - task.free.v)
@@ -266,7 +185,8 @@ def _variables(task: Task, carry: Carry, old: Cones, names: Array, wants: Asked,
     (heads, rubs), warm = on, now.fresh & (now.start == 0)
     place = jnp.where(now.fresh, -1, _places(_names(task.kinds, carry.known.contacts), names))
     old = _in_place(task, old, place)
-    kept_heads = jnp.concatenate([jnp.broadcast_to(~now.fresh, (own.limits,)), place >= 0])
+    was = carry.known.on[0]
+    kept_heads = jnp.concatenate([was[: own.limits] & ~now.fresh, (place >= 0) & was[own.limits :][place]])
     kept_rubs = owned(own, kept_heads, True) & ~now.fresh
     scale = jnp.asarray(STARTS, speed.dtype)[now.start]
     excess = jnp.where(now.fresh, speed**2 * jnp.where(warm, WARM, scale**2), now.excess)
@@ -339,55 +259,3 @@ def off_path(task: Task, found: Found, excess: Array) -> Array:
 def _largest(parts) -> Array:
     """The largest of arrays that may be empty; NaN if any is."""
     return jnp.concatenate([jnp.zeros(1), *(part.reshape(-1) for part in parts)]).max()
-
-
-# ---- a direction -----------------------------------------------------------------------------------------------------
-
-
-def _direction(task: Task, found: Found, now: Progress) -> tuple[Point, Array, Array]:
-    """Predictor, then corrector (Dojo, eqs. 51–54): the change, how far it may go, and its excess over κ."""
-    point, known, wants, head, off, slopes, M, _ = found
-    heads, rubs = known.on
-    aims = Products(*wants.aims, jnp.zeros_like(off.products.rest))
-    made = Products(
-        *(
-            jnp.where(on, x + aim, 0.0)
-            for on, x, aim in zip((heads, rubs, rubs[:, None]), off.products, aims, strict=True)
-        )
-    )
-    f = impulses(task.layout, task.kinds, point, wants.mu, known.on)[: task.kinds.scalar]
-    bend = task.mechanics.bending(task.here, task.kinds, point.v, task.duration, f)
-    M = M if bend is None else M - bend
-    step = newton.solver(newton.system(task.layout, point.cones, head, wants, known.on, M, slopes))
-
-    def towards(excess: Array, second: Products) -> tuple[Point, Array]:
-        heads_off = off.products.heads - excess * task.duration + second.heads
-        first, rest = off.products.first - excess + second.first, off.products.rest + second.rest
-        parts = jnp.where(heads, heads_off, 0.0), jnp.where(rubs, first, 0.0), jnp.where(rubs[:, None], rest, 0.0)
-        return step(off._replace(products=Products(*parts)))
-
-    def reach(change: Point, d_head: Array, tau: float) -> Array:
-        return cones.longest_step(point.cones, head, change.cones, d_head, known.on, tau)
-
-    def mean(products: Products, less: Array | float = 0.0) -> Array:
-        of_heads, of_rubs = jnp.maximum(products.heads - less, 0.0), jnp.maximum(products.first - less, 0.0)
-        total = jnp.where(heads, of_heads, 0.0).sum() / task.duration + jnp.where(rubs, of_rubs, 0.0).sum()
-        return total / jnp.maximum(heads.sum() + rubs.sum(), 1)
-
-    affine, d_head = step(off._replace(products=made))
-    alpha = reach(affine, d_head, 1.0)
-    ahead = jax.tree.map(lambda x, d: x + alpha * d, point.cones, affine.cones)
-    before, after = mean(made), mean(cones.products(ahead, head + alpha * d_head))
-    sigma = jnp.clip(after / jnp.where(before > 0, before, 1.0), 0.0, 1.0) ** 3
-    short = (now.last < SHORT) & ~now.fresh
-    excess = jnp.where(short, jnp.maximum(sigma, 0.5), sigma) * mean(made, task.path.kappa)
-    arrived = ~now.fresh & (now.excess == 0)  # once κ was the target it stays so
-    excess = jnp.where(arrived | (excess <= task.path.kappa), 0.0, excess)
-    corrects = (excess > 0) & ~short
-    second = jax.tree.map(lambda x: jnp.where(corrects, x, 0.0), cones.products(affine.cones, d_head))
-    none = jax.tree.map(jnp.zeros_like, second)
-    (change, d_head), (plain, d_plain) = towards(excess, second), towards(excess, none)
-    alpha, alpha_plain = reach(change, d_head, INSIDE), reach(plain, d_plain, INSIDE)
-    better = (alpha < SHORT) & (alpha_plain > alpha)  # the corrector led out of the cone
-    change = jax.tree.map(lambda x, y: jnp.where(better, y, x), change, plain)
-    return change, jnp.where(better, alpha_plain, alpha), excess

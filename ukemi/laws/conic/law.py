@@ -21,9 +21,10 @@ from ukemi.laws.conic import derivative
 from ukemi.laws.conic.balance import bounces, impulses, restoring, rows_at, start_of
 from ukemi.laws.conic.cones import layout
 from ukemi.laws.conic.end import Across, blocks_of, carried
-from ukemi.laws.conic.interior_point import Settings, Solution, Task, solve
+from ukemi.laws.conic.interior_point import solve
 from ukemi.laws.conic.mechanics import Mechanics
 from ukemi.laws.conic.memory import NAME, Pushes, recalled
+from ukemi.laws.conic.progress import Settings, Solution, Task
 from ukemi.laws.conic.record import Search, record
 from ukemi.laws.conic.slopes import jacobian
 from ukemi.laws.conic.unknowns import Known, Path, Point

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ukemi.laws.conic import newton
-from ukemi.laws.conic.interior_point import Carry, Settings, Task, blank, look, off_path, turn
+from ukemi.laws.conic.interior_point import blank, look, off_path, turn
+from ukemi.laws.conic.progress import Carry, Settings, Task
 
 
 class Search(NamedTuple):

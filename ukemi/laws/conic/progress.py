@@ -1,0 +1,102 @@
+"""What the search for a step with cones knows, and where it is."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from jax import Array
+
+from ukemi.constraints.rows import RowKinds
+from ukemi.laws.conic.balance import Start
+from ukemi.laws.conic.cones import Layout
+from ukemi.laws.conic.mechanics import Mechanics
+from ukemi.laws.conic.memory import Pushes
+from ukemi.laws.conic.newton import Slopes
+from ukemi.laws.conic.unknowns import Asked, Imbalance, Known, Path, Point
+from ukemi.laws.here import Here
+from ukemi.laws.momentum import FreeMotion
+
+
+class Settings(NamedTuple):
+    """What bounds the search; static."""
+
+    iterations: int  # of each start
+    tolerance: float  # of residuals, relative to the velocities at hand
+    near: float  # distance from the central path, relative to κ, that counts as on it
+    polish: bool  # whether a solution is improved once more, to rounding
+
+
+class Task(NamedTuple):
+    """What is to be solved."""
+
+    kinds: RowKinds
+    layout: Layout
+    here: Here
+    start: Start
+    free: FreeMotion
+    duration: Array
+    path: Path
+    mechanics: Mechanics
+    begun: Any  # what the mechanics take from the start
+    bounce: Array  # (H,) heads at the start that bounce
+    recalled: Pushes
+    detect: Callable  # contacts of kinematics
+
+
+class Found(NamedTuple):
+    """A point that was looked at, in the order of its own contacts."""
+
+    point: Point
+    known: Known
+    asked: Asked
+    head: Array  # (K,) ξ₀
+    off: Imbalance
+    slopes: Slopes
+    M: Array  # (nv, nv) slope of the impulse that v⁺ needs
+    residual: Array  # () relative to the velocities at hand
+
+
+class Progress(NamedTuple):
+    """How far the search is."""
+
+    alpha: Array  # () how far it goes, at the next try
+    last: Array  # () how far it went
+    tries: Array
+    residual: Array
+    off_path: Array  # () distance from `excess`
+    excess: Array  # () how far above κ products should be after this iteration, those of slips
+    speed: Array  # () velocities at hand [√J]
+    start: Array  # () which start
+    fresh: Array  # () bool: at a starting point
+    rounds: Array  # () iterations of this start
+    total: Array  # () of all
+    close: Array  # () bool: at a point that counts as a solution
+    longer: Array  # () bool: goes farther than Newton's step
+    solved: Array
+    stuck: Array
+
+
+class Carry(NamedTuple):
+    """Where the search is, and where it goes."""
+
+    point: Point
+    known: Known
+    change: Point
+    progress: Progress
+
+
+class Solution(NamedTuple):
+    """What the search found."""
+
+    point: Point
+    known: Known
+    iterations: Array
+    solved: Array
+
+
+class Way(NamedTuple):
+    """Where to go next."""
+
+    change: Point
+    alpha: Array  # () how far it may go
+    excess: Array  # () over κ
+    longer: Array  # () bool: farther than Newton's step
