@@ -29,38 +29,41 @@ SPREADS, SAMPLES = (0.02, 0.1), 500  # of the randomised forces [N s]
 
 
 def programs(model: uk.Model):
-    """How far impulses (n,) push the block, and the derivatives (n,) of the law at κ."""
+    """Functions of impulses (n,): how far they push the block, and the derivatives (n,) of the law at κ."""
     state = uk.initial_state(model)
 
     def reach(push, kappa):
         inputs = uk.Input(qfrc=jnp.array([1.0, 0.0, 0.0]) * push / H)
         return uk.step(model, state, inputs, uk.NCP(kappa=1e-10, gradient=uk.CentralPath(kappa, width=1.0))).q[0]
 
-    each = jax.jit(jax.vmap(jax.value_and_grad(reach), in_axes=(0, None)))
-    return lambda pushes, kappa: tuple(map(np.asarray, each(jnp.asarray(pushes), jnp.asarray(kappa))))
+    def mapped(function):  # one after the other: a batch in step would wait for the slowest search of all
+        each = jax.jit(lambda pushes, kappa: jax.lax.map(lambda push: function(push, kappa), pushes))
+        return lambda pushes, kappa=1e-4: np.asarray(each(jnp.asarray(pushes), jnp.asarray(kappa)))
+
+    return mapped(reach), mapped(jax.grad(reach))
 
 
 def smoothed(reach, pushes, spread: float, rng) -> np.ndarray:
     """Derivatives (n,) by randomised smoothing: of the mean over normal forces, by their scores."""
     noise = rng.standard_normal((len(pushes), SAMPLES))
-    moved = reach((pushes[:, None] + spread * noise).ravel(), KAPPAS[-1])[0].reshape(noise.shape)
-    still = reach(pushes, KAPPAS[-1])[0][:, None]
+    moved = reach((pushes[:, None] + spread * noise).ravel()).reshape(noise.shape)
+    still = reach(pushes)[:, None]
     return ((moved - still) * noise).mean(1) / spread
 
 
 def draw(count: int = 41) -> Figure:
     """The picture."""
-    reach, rng = programs(uk.load(BLOCK)), np.random.default_rng(0)
+    (reach, slope), rng = programs(uk.load(BLOCK)), np.random.default_rng(0)
     pushes = np.linspace(0, 0.2, count)
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     far, path, noise = figure.subplots(1, 3)
-    far.plot(pushes, reach(pushes, 1e-4)[0], color="black")
+    far.plot(pushes, reach(pushes), color="black")
     far.set(title="displacement of a step", ylabel="[m]")
     exact = np.where(pushes < 0.1, 0.0, H)
     for axes in (path, noise):
         axes.plot(pushes, exact, color="black", drawstyle="steps-mid", label="exact")
     for k, kappa in enumerate(KAPPAS):
-        path.plot(pushes, reach(pushes, kappa)[1], color=(0.8, 0.1 + 0.2 * k, 0.7), label=f"κ = {kappa:.0e}")
+        path.plot(pushes, slope(pushes, kappa), color=(0.8, 0.1 + 0.2 * k, 0.7), label=f"κ = {kappa:.0e}")
     for spread, colour in zip(SPREADS, ("tab:orange", "tab:blue"), strict=True):
         label = f"spread {spread} N s, {SAMPLES} samples"
         noise.plot(pushes, smoothed(reach, pushes, spread, rng), color=colour, label=label)

@@ -102,6 +102,7 @@ def test_a_ball_bounces_with_its_restitution():
     assert int(states.status[-1]) == 0
 
 
+@pytest.mark.slow  # in derivatives of everything at once
 def test_every_row_holds():
     model = uk.load(EVERY_ROW.format(condim=6))
     ctrl, law, start = jnp.array([0.6]), uk.NCP(), uk.initial_state(model)

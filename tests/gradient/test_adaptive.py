@@ -113,6 +113,7 @@ NAMES = ("geoms.size", "geoms.friction", "geoms.solref", "geoms.solimp", "geoms.
          "bodies.invweight", "options.timestep", "options.gravity")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_parameter_agrees_with_differences():
     """One step of given size: all derivatives, by the transition matrix and by the steps' own reverse pass."""
     values = {name: leaf(SLIDING, name) for name in NAMES} | {"q": START.q, "v": START.v}
@@ -230,6 +231,7 @@ def test_states_are_bitwise_those_without_gradient():
 # ---- batches and failures -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_worlds_choose_their_own_steps():
     """256 worlds, each near the floor by another distance: like one by one, with unlike step sizes."""
     heights = jnp.linspace(0.098, 0.104, 256)

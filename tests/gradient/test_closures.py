@@ -150,6 +150,7 @@ def positions_in_both_modes(model, state, law):
     return jax.vmap(push, out_axes=1)(jnp.eye(2 * n)), jax.vmap(lambda row: pull(row)[0])(jnp.eye(n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("explicit", few([False, True], False))
 @pytest.mark.parametrize("speed", [0.5, 2.0, 20.0])
 def test_derivatives_of_overlaps_that_open(explicit, speed):

@@ -264,6 +264,7 @@ def test_complementarity_aware_gradients_have_no_forward_mode():
         jax.jvp(lambda v: uk.step(model, uk.initial_state(model, v=v), None, method).v, (state.v,), (state.v,))
 
 
+@pytest.mark.slow
 def test_complementarity_aware_gradients_leave_the_step_alone_and_let_go():
     """A resting ball that the loss wants higher: the exact gradient of a push is zero, the aware one that of free flight."""
     model = uk.load(BALL.format(e=0).replace('pos="0 0 .11"', 'pos="0 0 .1"'))

@@ -17,7 +17,7 @@ from tests.scenes.models import CASES
 from tests.scenes.slow import few
 from tests.scenes.states import converged
 
-FEW = ["ukemi/humanoid", "shared/a1", "shared/cassie"]
+FEW = ["ukemi/humanoid", "shared/cassie"]
 
 
 def check(m: mujoco.MjModel, report: Report) -> None:
