@@ -58,22 +58,23 @@ def draw(count: int = 41) -> Figure:
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     far, path, noise = figure.subplots(1, 3)
     far.plot(pushes, reach(pushes), color="black")
-    far.set(title="displacement of a step", ylabel="[m]")
+    far.set(title="displacement [m]")
     exact = np.where(pushes < 0.1, 0.0, H)
     for axes in (path, noise):
         axes.plot(pushes, exact, color="black", drawstyle="steps-mid", label="exact")
     for k, kappa in enumerate(KAPPAS):
         path.plot(pushes, slope(pushes, kappa), color=(0.8, 0.1 + 0.2 * k, 0.7), label=f"κ = {kappa:.0e}")
     for spread, colour in zip(SPREADS, ("tab:orange", "tab:blue"), strict=True):
-        label = f"spread {spread} N s, {SAMPLES} samples"
+        label = f"{SAMPLES} samples, spread {spread} N s"
         noise.plot(pushes, smoothed(reach, pushes, spread, rng), color=colour, label=label)
-    path.set(title="its derivative: of the central path", ylabel="[m/(N s)]")
-    noise.set(title="its derivative: by randomised smoothing")
+    path.set(title="derivative, softer laws [m/(N s)]")
+    noise.set(title="derivative, randomised [m/(N s)]")
     for axes in (far, path, noise):
         axes.set(xlabel="push [N s]")
         axes.spines[["top", "right"]].set_visible(False)
-    path.legend(frameon=False)
-    noise.legend(frameon=False)
+    for axes in (path, noise):
+        axes.set(ylim=(-0.005, 0.16))
+        axes.legend(frameon=False, loc="upper left", fontsize="small")
     return figure
 
 
