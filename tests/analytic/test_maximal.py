@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from ukemi.maths import spatial
 from ukemi.mechanics.kinematics import difference, integrate, kinematics, point_jacobian
 
 LAW = uk.Maximal()
@@ -89,7 +90,7 @@ def bodies_impulses(model: uk.Model, before: uk.State, arrived: uk.State):
     force = np.asarray(model.bodies.mass)[:, None] * ((x3 - 2 * x2 + x1) / h - h * np.asarray(model.options.gravity))
     torque = []
     for b in range(model.tree.nb):
-        axes = np.asarray(rotation(model.bodies.iquat[b]))
+        axes = np.asarray(spatial.quat_to_mat(model.bodies.iquat[b]))
         inertia = axes @ np.diag(model.bodies.inertia[b]) @ axes.T
         (c1, p1), (c2, p2) = (turn[b] for turn in turns)
         body = 2 / h * (c2 * inertia @ p2 + np.cross(p2, inertia @ p2) - c1 * inertia @ p1 + np.cross(p1, inertia @ p1))
@@ -106,17 +107,6 @@ def between(a: np.ndarray, b: np.ndarray) -> list[tuple[float, np.ndarray]]:
         c = np.sqrt(1 + np.trace(R)) / 2
         out.append((c, np.array([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]]) / (4 * c)))
     return out
-
-
-def rotation(quat) -> np.ndarray:
-    w, x, y, z = np.asarray(quat)
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
 
 
 def test_the_order_is_two_with_velocities_half_a_step_before():

@@ -288,7 +288,7 @@ ROLLOUTS = [
 
 
 @pytest.mark.slow  # of LCP in test_lcp_gradients.py
-@pytest.mark.parametrize("name", few(ROLLOUTS, "ukemi/hopper"))
+@pytest.mark.parametrize("name", ROLLOUTS)
 def test_rollout_gradients(name):
     """32 steps: the gradient along random directions has the cosine of central differences, and leaves states alone."""
     steps, rng = 32, np.random.default_rng(5)

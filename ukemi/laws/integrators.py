@@ -30,7 +30,7 @@ from ukemi.mechanics.forces import (
     passive_slope,
     wrap_activation,
 )
-from ukemi.mechanics.kinematics import Kinematics, Velocities, coordinate_rate, integrate
+from ukemi.mechanics.kinematics import Kinematics, Velocities, coordinate_rate, integrate, integrate_slopes
 from ukemi.model.records import Input, Model, State
 from ukemi.xla.stages import compact
 
@@ -173,17 +173,11 @@ def advance_slopes(model: Model, state: State, inputs: Input, rate: Array, chang
 
 
 def _advance_slopes(model: Model, state: State, inputs: Input, rate: Array, change: Array, velocity: Array) -> Array:
-    h, nv, tree, dtype = model.options.timestep, model.nv, model.tree, velocity.dtype
-    carried, scaled = np.eye(nv, dtype=dtype), h * change
-    if len(tree.quat_joints):
-        turn = h * rate[tree.quat_dof]
-        back = spatial.quat_to_mat(spatial.quat_conj(spatial.quat_exp(turn)))
-        carried = spatial.with_blocks(carried, tree.quat_dof, back)
-        scaled = h * (
-            spatial.with_blocks(np.eye(nv, dtype=dtype), tree.quat_dof, spatial.right_jacobian(turn)) @ change
-        )
+    h, nv, tree = model.options.timestep, model.nv, model.tree
+    carried, turned = integrate_slopes(tree, rate, h)
+    scaled = h * (turned @ change if len(tree.quat_joints) else change)
     position = scaled + jnp.pad(carried, ((0, 0), (0, velocity.shape[1] - nv)))
-    return jnp.concatenate([position, velocity, _activation_slopes(model, state, inputs, dtype)])
+    return jnp.concatenate([position, velocity, _activation_slopes(model, state, inputs, velocity.dtype)])
 
 
 def _activation_slopes(model: Model, state: State, inputs: Input, dtype) -> Array:

@@ -23,9 +23,7 @@ class Smooth(NamedTuple):
 
 def body_inertias(model: Model, kin: Kinematics) -> Array:
     """Pseudo-inertias (nb, 16) of the bodies in world axes about each tree's reference point."""
-    local = local_inertias(model)
-    origin = jnp.pad(pick_rows(kin.ref, model.tree.body_tree)[..., None], ((0, 0), (0, 1), (3, 0)))
-    X = kin.X - origin
+    local, X = local_inertias(model), poses_about_trees(model, kin)
     return spatial.compose(spatial.compose(X, local), X.mT).reshape(-1, 16)
 
 
@@ -34,6 +32,12 @@ def local_inertias(model: Model) -> Array:
     bodies = model.bodies
     axes = spatial.quat_to_mat(bodies.iquat)
     return spatial.pseudo_inertia(bodies.mass, bodies.ipos, axes, bodies.inertia, bodies.products)
+
+
+def poses_about_trees(model: Model, kin: Kinematics) -> Array:
+    """Poses (nb, 4, 4) of the bodies about each tree's reference point."""
+    origin = jnp.pad(pick_rows(kin.ref, model.tree.body_tree)[..., None], ((0, 0), (0, 1), (3, 0)))
+    return kin.X - origin
 
 
 def gravity(model: Model) -> Array:

@@ -4,8 +4,6 @@ A velocity is the mean one of the step that led to a pose, so that the pose befo
 is found again exactly.
 """
 
-from functools import partial
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -72,15 +70,14 @@ def _coordinates(model: Model, com: Array, quat: Array, near: Array) -> tuple[Ar
         return integrate(model.tree, q, -jnp.linalg.solve(J.T @ J, J.T @ off(wanted, q).ravel()), 1.0)
 
     held, close = lax.stop_gradient(wanted), CLOSE[near.dtype.name]
-    far = partial(_largest, off, held)
-    rounds, q = lax.while_loop(
+
+    def far(q: Array) -> Array:
+        return jnp.abs(off(held, q)).max(initial=0.0)
+
+    _, q = lax.while_loop(
         lambda carry: (carry[0] < ROUNDS) & (far(carry[1]) > 1e-3 * close),
         lambda carry: (carry[0] + 1, improved(held, carry[1])),
         (np.int32(0), lax.stop_gradient(near)),
     )
     # once more, as a function of the poses: at a solution that is the derivative of the solution
     return improved(wanted, q), far(q) < close
-
-
-def _largest(off, wanted: Array, q: Array) -> Array:
-    return jnp.abs(off(wanted, q)).max(initial=0.0)

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from ukemi.maths import spatial
-from ukemi.maths.gathers import mix, pick_rows
-from ukemi.mechanics.dynamics import gravity, local_inertias
+from ukemi.maths.gathers import mix
+from ukemi.mechanics.dynamics import gravity, local_inertias, poses_about_trees
 from ukemi.mechanics.energy import Energy, Momentum, potential_energy
 from ukemi.mechanics.kinematics import Kinematics, integrate, kinematics
 from ukemi.model.records import Input, Model, State
@@ -42,7 +42,7 @@ def chords(model: Model, kin: Kinematics, earlier: Kinematics, duration: Array) 
     """What is known at the start of a step."""
     fall = jnp.zeros((4, 4), kin.X.dtype).at[:3, 3].set(duration * gravity(model)[3:])
     past = (kin.X - earlier.X) / duration + fall
-    return Chords(kin.X, past, spatial.compose(local_inertias(model), _about(model, kin).mT))
+    return Chords(kin.X, past, spatial.compose(local_inertias(model), poses_about_trees(model, kin).mT))
 
 
 def chord_impulse(model: Model, kin: Kinematics, start: Chords, after: Kinematics, duration: Array) -> Array:
@@ -59,15 +59,10 @@ def chord_inertia(model: Model, kin: Kinematics, start: Chords, after: Kinematic
     With 𝕀 the inertia of Σ m x⁺ xᵀ over what both dofs move, entries are Sᵢ · 𝕀 S⁺ⱼ.
     """
     tree = model.tree
-    mixed = spatial.compose(_about(model, after), start.carried).reshape(-1, 16)
+    mixed = spatial.compose(poses_about_trees(model, after), start.carried).reshape(-1, 16)
     inertia = spatial.spatial_inertia(spatial.materialize(mix(tree.moves.T, mixed)))
     momentum, back = spatial.materialize((spatial.apply(inertia, after.S), spatial.apply(inertia.mT, kin.S)))
     return tree.anc * (back @ after.S.T) + tree.strict.T * (kin.S @ momentum.T)
-
-
-def _about(model: Model, kin: Kinematics) -> Array:
-    """Poses (nb, 4, 4) about each tree's reference point."""
-    return kin.X - jnp.pad(pick_rows(kin.ref, model.tree.body_tree)[..., None], ((0, 0), (0, 1), (3, 0)))
 
 
 # ---- what is kept ----------------------------------------------------------------------------------------------------

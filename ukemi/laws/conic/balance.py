@@ -95,10 +95,15 @@ def bounces(here: Here, kinds: RowKinds, duration: Array, start: Start, free: Ar
 
 def matched(own: Layout, start: Start, origin: Array) -> Start:
     """The same of contacts at the end, which were contacts `origin` (nc,) at the start, −1: none."""
+    inside, rebound = (of_origin(own, x, origin) for x in (start.inside, start.rebound))
+    return start._replace(inside=inside, rebound=rebound)
+
+
+def of_origin(own: Layout, heads: Array, origin: Array) -> Array:
+    """Values (H, ...) of the start's heads for those at the end; zero of new contacts."""
     place = jnp.concatenate([np.arange(own.limits), own.limits + jnp.maximum(origin, 0)])
     known = jnp.concatenate([np.ones(own.limits, bool), origin >= 0])
-    inside, rebound = (jnp.where(known, x[place], 0.0) for x in (start.inside, start.rebound))
-    return start._replace(inside=inside, rebound=rebound)
+    return jnp.where(known.reshape(-1, *(1 for _ in heads.shape[1:])), heads[place], 0.0)
 
 
 # ---- what is asked, and what is left of it ---------------------------------------------------------------------------

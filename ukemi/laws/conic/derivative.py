@@ -41,11 +41,11 @@ def follower(here: Here, known: Known, ahead: Array | None):
 def _left(at: tuple[Mechanics, RowKinds], z: Point, known: Known, ahead, here: Here, duration: Array, path: Path):
     """The residual at z, and what is asked there."""
     (mechanics, kinds), own = at, layout(here.model, at[1])
-    end, rows = mechanics.ending(here, kinds, z.v, duration, follower(here, known, ahead))
+    end = mechanics.ending(here, kinds, z.v, duration, follower(here, known, ahead))
     start = matched(own, start_of(here, kinds, duration), known.origin)
-    wants = asked(own, rows, start, mechanics.motion(end, kinds, duration), known.bounce, duration, path)
+    wants = asked(own, end.rows, start, end.motion(), known.bounce, duration, path)
     f = impulses(own, kinds, z, wants.mu, known.on)
-    return residual(own, z, wants, known.on, mechanics.left(here, end, kinds, duration, f)), wants
+    return residual(own, z, wants, known.on, mechanics.left(here, end, duration, f)), wants
 
 
 def _system(at, z: Point, known: Known, ahead, here: Here, duration: Array, path: Path) -> newton.System:
@@ -54,10 +54,9 @@ def _system(at, z: Point, known: Known, ahead, here: Here, duration: Array, path
     own = layout(here.model, kinds)
 
     by = jax.jacfwd(lambda v: _left(at, z._replace(v=v), known, ahead, here, duration, path)[0])(z.v)
-    end, _ = mechanics.ending(here, kinds, z.v, duration, follower(here, known, ahead))
-    moves = mechanics.moves(end, kinds, duration)
+    end = mechanics.ending(here, kinds, z.v, duration, follower(here, known, ahead))
     begun = mechanics.begin(here, kinds, duration, free_motion(here, duration))
-    pulls = mechanics.pulls(begun, here, end, kinds, moves)
+    pulls = mechanics.pulls(begun, here, end, end.moves())
     rubs = wants.mu[:, :, None] * of_cones(own, pulls)
     slopes = Slopes(by.slack, by.slip, by.held, of_heads(own, pulls), rubs, pulls[kinds.holding])
     return newton.system(own, z.cones, cone_heads(own, z, wants, known.on[1]), wants, known.on, by.force, slopes)

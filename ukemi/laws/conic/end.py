@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from ukemi.constraints.block import Block, Frame
@@ -31,7 +30,7 @@ class Across(NamedTuple):
     """∂(tangent at q ⊕ h v)/∂(h v): J_r of rotations, else one."""
 
     tree: Tree
-    turn: Array  # (n, 3, 3) J_r of the joints that turn freely
+    turn: Array | None  # (n, 3, 3) J_r of the joints that turn freely; None: one
 
     @staticmethod
     def of(tree: Tree, v: Array, duration: Array) -> "Across":
@@ -40,6 +39,8 @@ class Across(NamedTuple):
 
     def rows(self, J: Array) -> Array:
         """Rows (..., nv) of Jacobians at the end as those of velocities."""
+        if self.turn is None:
+            return J
         dofs = self.tree.quat_dof
         for k in range(len(dofs)):
             first = int(dofs[k, 0])
@@ -49,12 +50,4 @@ class Across(NamedTuple):
 
     def rates(self, v: Array) -> Array:
         """Velocities (nv,) as seen at the end."""
-        return Across(self.tree, self.turn.mT).rows(v)
-
-
-def carried(tree: Tree, v: Array, duration: Array) -> Array:
-    """∂(tangent at q ⊕ h v)/∂(tangent at q) (nv, nv): turns seen after the turn between."""
-    dofs, eye = tree.quat_dof, np.eye(tree.nv, dtype=v.dtype)
-    if not len(dofs):
-        return jnp.asarray(eye)
-    return spatial.with_blocks(eye, dofs, spatial.quat_to_mat(spatial.quat_exp(-duration * v[dofs])))
+        return v if self.turn is None else Across(self.tree, self.turn.mT).rows(v)

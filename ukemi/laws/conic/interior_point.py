@@ -131,9 +131,9 @@ def _start(task: Task, start: Array) -> Array:
 def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     """The residual at a point, with the contacts that there are at its end; and the velocities at hand."""
     kinds, own, here, start, _, h, path, mechanics, begun = task[:9]
-    frame, rows = mechanics.ending(here, kinds, tried.v, h, task.detect)
-    moves = mechanics.moves(frame, kinds, h)
-    pulls = mechanics.pulls(begun, here, frame, kinds, moves)
+    end = mechanics.ending(here, kinds, tried.v, h, task.detect)
+    frame, rows, moves = end.frame, end.rows, end.moves()
+    pulls = mechanics.pulls(begun, here, end, moves)
     names = _names(kinds, frame.contacts)
     origin = _places(_names(kinds, here.contacts), names)
     bounce = jnp.concatenate([task.bounce[: own.limits], (origin >= 0) & task.bounce[own.limits :][origin]])
@@ -150,7 +150,7 @@ def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     known = Known(frame.contacts, origin, on, bounce, deep, tried.v - task.free.v)
     speed = jnp.where(carry.progress.fresh, _speed(task, on, slopes, rows.weight), carry.progress.speed)
     point = tried._replace(cones=_variables(task, carry, tried.cones, names, wants, on, speed))
-    missing, M = mechanics.missing(begun, here, frame, h)
+    missing, M = mechanics.missing(begun, here, end, h)
     off = residual(own, point, wants, on, missing - impulses(own, kinds, point, wants.mu, on) @ pulls)
     size = _size(task, off, rows.weight) / speed
     return Found(point, known, wants, cone_heads(own, point, wants, on[1]), off, slopes, M, size), speed

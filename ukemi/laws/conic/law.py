@@ -20,7 +20,7 @@ from ukemi.laws.checks import check
 from ukemi.laws.conic import derivative
 from ukemi.laws.conic.balance import bounces, impulses, restoring, rows_at, start_of
 from ukemi.laws.conic.cones import layout
-from ukemi.laws.conic.end import Across, blocks_of, carried
+from ukemi.laws.conic.end import blocks_of
 from ukemi.laws.conic.interior_point import solve
 from ukemi.laws.conic.mechanics import Mechanics
 from ukemi.laws.conic.memory import NAME, Pushes, recalled
@@ -34,7 +34,7 @@ from ukemi.laws.integrators import Moved, advance_slopes, moved_activation, wrap
 from ukemi.laws.memory import remember
 from ukemi.laws.method import Method, columns
 from ukemi.laws.momentum import free_motion
-from ukemi.mechanics.kinematics import integrate, of_state
+from ukemi.mechanics.kinematics import integrate, integrate_slopes, of_state
 from ukemi.model.records import Input, Model, State, as_input
 from ukemi.status import Status
 from ukemi.xla.stages import compact
@@ -110,8 +110,9 @@ class Conic(Method):
         if not self.mechanics.dense or wraps(model):
             return columns(self.step, model, state, inputs)
         here, guide = self.start(model, state, inputs)
-        found, facts = self.solved(here, guide, self.path(here.v.dtype))
-        at, sound, far = Solved(found, here, guide, self.path(here.v.dtype)), True, False
+        path = self.path(here.v.dtype)
+        found, facts = self.solved(here, guide, path)
+        at, sound, far = Solved(found, here, guide, path), True, False
         if isinstance(self.gradient, rules.CentralPath):
             at, sound, far = self._relaxed(self.gradient, here, guide)
 
@@ -135,8 +136,8 @@ class Conic(Method):
             by_start = jnp.concatenate(columns_of(lambda here: shift(here, z.v), here), -1)
             change = by_start + jax.jacfwd(lambda v: shift(here, v))(z.v) @ slopes[nv : 2 * nv]
             one = jnp.ones((), back.dtype)
-            position = carried(tree, back, one) @ slopes[:nv] + Across.of(tree, back, one).rows(jnp.eye(nv)) @ change
-            return jnp.concatenate([position, slopes[nv:]])
+            carried, turned = integrate_slopes(tree, back, one)
+            return jnp.concatenate([carried @ slopes[:nv] + turned @ change, slopes[nv:]])
 
         if kinds.hold:
             return compact(more)(slopes)

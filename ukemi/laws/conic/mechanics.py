@@ -17,17 +17,44 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ukemi.constraints.block import Frame
+from ukemi.constraints.block import Block, Frame
 from ukemi.constraints.contacts import contact_jacobian, contact_lever
 from ukemi.constraints.rows import RowKinds, constant_dofs, row_map, row_matrix
 from ukemi.laws.conic.balance import Rows, rows_at
 from ukemi.laws.conic.cones import layout, of_heads
 from ukemi.laws.conic.end import Across, blocks_of, frame_after
 from ukemi.laws.here import Here, applied, frame_of
-from ukemi.laws.momentum import FreeMotion, damped, damping, missing_impulse
+from ukemi.laws.momentum import FreeMotion, damping, missing_impulse
 from ukemi.mechanics import variational
-from ukemi.mechanics.kinematics import Kinematics
 from ukemi.mechanics.variational import Chords, chord_impulse, chord_inertia
+
+
+class End(NamedTuple):
+    """Rows at the end of a step."""
+
+    kinds: RowKinds
+    frame: Frame
+    blocks: list[Block]  # those that are not contacts
+    rows: Rows
+    across: Across
+
+    def moves(self) -> Array:
+        """Rows (total, nv) by which what is asked changes with h v⁺."""
+        return self.across.rows(row_matrix(self.frame, self.kinds, self.blocks))
+
+    def motion(self) -> Array:
+        """How rows (total,) move."""
+        return row_map(self.frame, self.kinds, self.blocks).motion(self.across.rates(self.frame.v))
+
+    def pull(self, f: Array) -> Array:
+        """What impulses (total,), or the first of them that are not contacts', pull on (nv,)."""
+        kinds = self.kinds if len(f) == self.kinds.total else without_contacts(self.kinds)
+        return self.across.rows(row_map(self.frame, kinds, self.blocks).pull(f))
+
+
+def without_contacts(kinds: RowKinds) -> RowKinds:
+    """The other rows alone."""
+    return dataclasses.replace(kinds, contacts=0)
 
 
 class Mechanics(abc.ABC):
@@ -36,33 +63,26 @@ class Mechanics(abc.ABC):
     keeps = False  # whether it has invariants, so that residuals are brought down to rounding
     dense = False  # whether `laws.conic.slopes` has its derivatives
 
-    def ending(self, here: Here, kinds: RowKinds, v: Array, duration: Array, contacts_at) -> tuple[Frame, Rows]:
-        """What rows are made from at the end, and what they ask for; contacts_at: function of kinematics."""
-        end = frame_after(here, v, duration, contacts_at)
-        return end, rows_at(end, kinds, blocks_of(end))
-
-    def moves(self, end: Frame, kinds: RowKinds, duration: Array) -> Array:
-        """Rows (total, nv) by which what is asked changes with h v⁺."""
-        return Across.of(end.model.tree, end.v, duration).rows(row_matrix(end, kinds, blocks_of(end)))
-
-    def motion(self, end: Frame, kinds: RowKinds, duration: Array) -> Array:
-        """How rows (total,) move at the end."""
-        return row_map(end, kinds, blocks_of(end)).motion(Across.of(end.model.tree, end.v, duration).rates(end.v))
+    def ending(self, here: Here, kinds: RowKinds, v: Array, duration: Array, contacts_at) -> End:
+        """The end of a step at v; contacts_at: function of kinematics."""
+        frame = frame_after(here, v, duration, contacts_at)
+        blocks = blocks_of(frame)
+        return End(kinds, frame, blocks, rows_at(frame, kinds, blocks), Across.of(here.model.tree, v, duration))
 
     @abc.abstractmethod
-    def begin(self, here: Here, kinds: RowKinds, duration: Array, free: FreeMotion) -> Any:
+    def begin(self, here: Here, kinds: RowKinds, duration: Array, free: FreeMotion | None) -> Any:
         """What the balance takes from the start of a step."""
 
     @abc.abstractmethod
-    def missing(self, begun, here: Here, end: Frame, duration: Array) -> tuple[Array, Array]:
+    def missing(self, begun, here: Here, end: End, duration: Array) -> tuple[Array, Array]:
         """Impulse (nv,) that the velocity at the end needs, and its slope (nv, nv)."""
 
     @abc.abstractmethod
-    def pulls(self, begun, here: Here, end: Frame, kinds: RowKinds, moves: Array) -> Array:
+    def pulls(self, begun, here: Here, end: End, moves: Array) -> Array:
         """Rows (total, nv) along which impulses pull; moves: along which rows move."""
 
     @abc.abstractmethod
-    def left(self, here: Here, end: Frame, kinds: RowKinds, duration: Array, f: Array) -> Array:
+    def left(self, here: Here, end: End, duration: Array, f: Array) -> Array:
         """Impulse (nv,) that is missing after impulses f (total,) of rows, as a function to differentiate."""
 
     def bending(self, here: Here, kinds: RowKinds, v: Array, duration: Array, held: Array) -> Array | None:
@@ -81,16 +101,15 @@ class Joints(Mechanics):
 
     def missing(self, begun, here, end, duration):
         """M̂ (v⁺ − v_free)."""
-        return begun.M @ (end.v - begun.v), begun.M
+        return begun.M @ (end.frame.v - begun.v), begun.M
 
-    def pulls(self, begun, here, end, kinds, moves):
+    def pulls(self, begun, here, end, moves):
         """J⁺."""
         return moves
 
-    def left(self, here, end, kinds, duration, f):
+    def left(self, here, end, duration, f):
         """The same, in terms of forces."""
-        J, across = row_map(end, kinds, blocks_of(end)), Across.of(here.model.tree, end.v, duration)
-        return missing_impulse(here, end.v, duration) - across.rows(J.pull(f))
+        return missing_impulse(here, end.frame.v, duration) - end.pull(f)
 
     def bending(self, here, kinds, v, duration, held):
         """Of loops and of ball joints' limits, which bend much."""
@@ -99,7 +118,7 @@ class Joints(Mechanics):
 
         def pulled(v: Array) -> Array:
             end = frame_after(here, v, duration, lambda kin: here.contacts)
-            J = row_map(end, dataclasses.replace(kinds, contacts=0), blocks_of(end))
+            J = row_map(end, without_contacts(kinds), blocks_of(end))
             return Across.of(here.model.tree, v, duration).rows(J.pull(held))
 
         return jax.jacfwd(pulled)(v)
@@ -112,22 +131,12 @@ class Linear(Joints):
 
     def ending(self, here, kinds, v, duration, contacts_at):
         """Rows of the start, moved along."""
-        end = frame_of(here)._replace(v=v, contacts=contacts_at(here.kin))
-        rows, moved = rows_at(end, kinds, blocks_of(end)), duration * self.motion(end, kinds, duration)
+        frame = frame_of(here)._replace(v=v, contacts=contacts_at(here.kin))
+        blocks = blocks_of(frame)
+        end = End(kinds, frame, blocks, rows_at(frame, kinds, blocks), Across(here.model.tree, None))
+        rows, moved = end.rows, duration * end.motion()
         phi, held = rows.phi + of_heads(layout(here.model, kinds), moved), rows.held + moved[kinds.holding]
-        return end, rows._replace(phi=phi, held=held)
-
-    def moves(self, end, kinds, duration):
-        """J."""
-        return row_matrix(end, kinds, blocks_of(end))
-
-    def motion(self, end, kinds, duration):
-        """J v⁺."""
-        return row_map(end, kinds, blocks_of(end)).motion(end.v)
-
-    def left(self, here, end, kinds, duration, f):
-        """The same, in terms of forces."""
-        return missing_impulse(here, end.v, duration) - row_map(end, kinds, blocks_of(end)).pull(f)
+        return end._replace(rows=rows._replace(phi=phi, held=held))
 
     def bending(self, here, kinds, v, duration, held):
         """Nothing bends."""
@@ -150,42 +159,33 @@ class Variational(Mechanics):
 
     def begin(self, here, kinds, duration, free):
         """Chords, forces and equalities of the start."""
-        start = frame_of(here)
-        holds = row_matrix(start, dataclasses.replace(kinds, contacts=0), blocks_of(start))[kinds.holding]
-        return Begun(_chords(here, duration), duration * applied(here), damping(here), holds)
+        start, earlier = frame_of(here), variational.before(here.model, here.q, here.v, duration, here.inputs)
+        holds = row_matrix(start, without_contacts(kinds), blocks_of(start))[kinds.holding]
+        chords = variational.chords(here.model, here.kin, earlier, duration)
+        return Begun(chords, duration * applied(here), damping(here), holds)
 
     def missing(self, begun, here, end, duration):
         """S(q)ᵀ Σ m (…) − h τ, of rotors at joints M̂'s part."""
         added = jnp.diag(here.model.joints.armature) + duration * begun.damping
-        needed = chord_impulse(here.model, here.kin, begun.chords, end.kin, duration)
-        inertia = chord_inertia(here.model, here.kin, begun.chords, end.kin)
-        slope = Across.of(here.model.tree, end.v, duration).rows(inertia) + added
-        return needed + added @ (end.v - here.v) - begun.given, slope
+        needed = chord_impulse(here.model, here.kin, begun.chords, end.frame.kin, duration)
+        inertia = chord_inertia(here.model, here.kin, begun.chords, end.frame.kin)
+        return needed + added @ (end.frame.v - here.v) - begun.given, end.across.rows(inertia) + added
 
-    def pulls(self, begun, here, end, kinds, moves):
+    def pulls(self, begun, here, end, moves):
         """Equalities as at the start, contacts where they are at the end, on bodies where they are at the start."""
+        kinds = end.kinds
         parts = [begun.holds, moves[kinds.hold : kinds.scalar]]
         if kinds.contacts:
-            J = contact_jacobian(here.model, here.kin, end.contacts, kinds.dim)
+            J = contact_jacobian(here.model, here.kin, end.frame.contacts, kinds.dim)
             parts.append(J.reshape(-1, here.model.nv))
         return jnp.concatenate(parts)
 
-    def left(self, here, end, kinds, duration, f):
-        """The same, as functions of what they depend on."""
-        model, change = here.model, end.v - here.v
-        needed = chord_impulse(model, here.kin, _chords(here, duration), end.kin, duration)
-        needed = needed + model.joints.armature * change + duration * (damped(change, here) - applied(here))
-        scalar = dataclasses.replace(kinds, contacts=0)
-        start, across = frame_of(here), Across.of(model.tree, end.v, duration)
+    def left(self, here, end, duration, f):
+        """The same, as a function of what it depends on."""
+        kinds, begun = end.kinds, self.begin(here, end.kinds, duration, None)
         others = f[: kinds.scalar].at[kinds.holding].set(0.0)
-        out = needed - f[kinds.holding] @ row_matrix(start, scalar, blocks_of(start))[kinds.holding]
-        out = out - across.rows(row_map(end, scalar, blocks_of(end)).pull(others))
+        out = self.missing(begun, here, end, duration)[0] - f[kinds.holding] @ begun.holds - end.pull(others)
         if kinds.contacts:
-            lever = contact_lever(model, here.kin, end.contacts, kinds.dim)
+            lever = contact_lever(here.model, here.kin, end.frame.contacts, kinds.dim)
             out = out - lever.pull(f[kinds.scalar :].reshape(-1, kinds.dim))
         return out
-
-
-def _chords(here: Here, duration: Array) -> Chords:
-    earlier: Kinematics = variational.before(here.model, here.q, here.v, duration, here.inputs)
-    return variational.chords(here.model, here.kin, earlier, duration)

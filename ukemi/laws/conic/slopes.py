@@ -9,12 +9,10 @@ the start along and T = J_r of the turn within the step (one, where nothing turn
     of equalities       (G⁺ δ⁺ − G δ)/h
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.detect import attached
@@ -23,17 +21,18 @@ from ukemi.constraints.contact_slopes import Change, Follow, Turning, ridden, wr
 from ukemi.constraints.rows import RowKinds, constant_dofs, row_map, row_matrix
 from ukemi.laws.active_contacts import in_chunks
 from ukemi.laws.conic import newton
-from ukemi.laws.conic.balance import asked, cone_heads, impulses, matched, rows_at, start_of
-from ukemi.laws.conic.cones import Layout, Products, layout, of_cones, of_heads, owned
-from ukemi.laws.conic.derivative import end_of
-from ukemi.laws.conic.end import Across, blocks_of, carried
+from ukemi.laws.conic.balance import asked, cone_heads, impulses, matched, of_origin, start_of
+from ukemi.laws.conic.cones import Products, layout, of_cones, of_heads, owned
+from ukemi.laws.conic.derivative import follower
+from ukemi.laws.conic.end import Across, blocks_of
+from ukemi.laws.conic.mechanics import End, Joints, without_contacts
 from ukemi.laws.conic.newton import Slopes
 from ukemi.laws.conic.unknowns import Imbalance, Known, Path, Point
 from ukemi.laws.here import Here, frame_of
 from ukemi.laws.here_slopes import columns_of, following
 from ukemi.laws.momentum import free_motion
 from ukemi.laws.momentum_slopes import missing_slopes
-from ukemi.mechanics.kinematics import carry, coordinate_rate
+from ukemi.mechanics.kinematics import carry, coordinate_rate, integrate_slopes
 
 
 class AtEnd(NamedTuple):
@@ -47,22 +46,20 @@ class AtEnd(NamedTuple):
 def jacobian(kinds: RowKinds, z: Point, known: Known, ahead, here: Here, duration: Array, path: Path) -> Array:
     """∂v⁺ (nv, 2nv + na + nu) in position (tangent space), velocity, activation and control."""
     model, own, nv = here.model, layout(here.model, kinds), here.model.nv
-    end, across = end_of(here, z.v, duration, known, ahead), Across.of(model.tree, z.v, duration)
-    rows, free = rows_at(end, kinds, blocks_of(end)), free_motion(here, duration)
-    start = start_of(here, kinds, duration)
+    end = Joints().ending(here, kinds, z.v, duration, follower(here, known, ahead))
+    start, free = start_of(here, kinds, duration), free_motion(here, duration)
     found = matched(own, start, known.origin)
-    wants = asked(own, rows, found, row_map(end, kinds, blocks_of(end)).motion(z.v), known.bounce, duration, path)
+    wants = asked(own, end.rows, found, end.motion(), known.bounce, duration, path)
     f = impulses(own, kinds, z, wants.mu, known.on)
-    at = _at_end(kinds, here, end, f, ahead)
+    at, (C, T) = _at_end(here, end, f, ahead), integrate_slopes(model.tree, z.v, duration)
     # in v⁺
-    T, C = across.rows(jnp.eye(nv, dtype=z.v.dtype)), carried(model.tree, z.v, duration)
-    bend = jax.jacfwd(lambda v: Across.of(model.tree, v, duration).rows(f @ at.J))(z.v)
+    pulls, bend = at.J @ T, jax.jacfwd(lambda v: Across.of(model.tree, v, duration).rows(f @ at.J))(z.v)
     M = free.M - bend - duration * (T.T @ at.pull @ T)
     moves = at.J + duration * (at.turn @ T)
-    gaps = _gaps(own, known, at.J @ T, moves)
-    slips, rubs = (wants.mu[:, :, None] * of_cones(own, x) for x in (moves, at.J @ T))
-    held, pulls = (at.J @ T)[kinds.holding], at.J @ T
-    slopes = Slopes(duration * gaps, slips, held, of_heads(own, pulls), rubs, held)
+    slips, rubs = (wants.mu[:, :, None] * of_cones(own, x) for x in (moves, pulls))
+    heads, held = of_heads(own, pulls), pulls[kinds.holding]
+    gaps = jnp.where(known.bounce[:, None], of_heads(own, moves), heads)
+    slopes = Slopes(duration * gaps, slips, held, heads, rubs, held)
     head = cone_heads(own, z, wants, known.on[1])
     step = newton.solver(newton.system(own, z.cones, head, wants, known.on, M, slopes))
     # in the state and the controls
@@ -71,29 +68,20 @@ def jacobian(kinds: RowKinds, z: Point, known: Known, ahead, here: Here, duratio
     force = force.at[:, :nv].add(-(T.T @ at.pull @ C))
     room = force.shape[1] - 2 * nv
     wide = jax.tree.map(lambda x: jnp.pad(x, ((0, 0),) * (x.ndim - 1) + ((0, room),)), off)
-    on = known.on
-    slack = jnp.where(on[0][:, None], wide.slack, 0.0)
-    slip = jnp.where(on[1][:, None, None], wants.mu[:, :, None] * wide.slip, 0.0)
-    products = Products(
-        jnp.where(on[0][:, None], wide.products.heads, 0.0),
-        jnp.where(on[1][:, None], wide.products.first, 0.0),
-        jnp.zeros_like(slip),
-    )
+    heads, rubs = (on[:, None] for on in known.on)
+    slack = jnp.where(heads, wide.slack, 0.0)
+    slip = jnp.where(rubs[:, None], wants.mu[:, :, None] * wide.slip, 0.0)
+    aims = jnp.where(heads, wide.products.heads, 0.0), jnp.where(rubs, wide.products.first, 0.0)
+    products = Products(*aims, jnp.zeros_like(slip))
     whole = Imbalance(force, wide.held, slack, slip, products)
     return jax.vmap(lambda off: step(off)[0].v, in_axes=-1, out_axes=-1)(whole)
-
-
-def _gaps(own: Layout, known: Known, nearer: Array, moves: Array) -> Array:
-    """Rows (H, ·) by which heads' gaps change: those that bounce by how they move."""
-    return jnp.where(known.bounce[:, None], of_heads(own, moves), of_heads(own, nearer))
 
 
 def _of_start(kinds: RowKinds, here: Here, known: Known, start, at: AtEnd, C: Array, h: Array, ahead, fade: Array):
     """How what is asked changes with q and v at a given v⁺ (·, 2nv), but for the force; slips without coefficients."""
     own, nv = layout(here.model, kinds), here.model.nv
-    J = row_matrix(frame_of(here), kinds, blocks_of(frame_of(here)))
-    place = jnp.concatenate([np.arange(own.limits), own.limits + jnp.maximum(known.origin, 0)])
-    met = jnp.concatenate([np.ones(own.limits, bool), known.origin >= 0])
+    frame = frame_of(here)
+    J = row_matrix(frame, kinds, blocks_of(frame))
     inside = jnp.where((start.inside > 0)[:, None], -of_heads(own, J), 0.0)
     nearer, turned = of_heads(own, at.J @ C), at.turn @ C
 
@@ -107,7 +95,7 @@ def _of_start(kinds: RowKinds, here: Here, known: Known, start, at: AtEnd, C: Ar
 
     none = jnp.zeros((len(start.rebound), 2 * nv), J.dtype)
     thrown = lax.cond((start.rebound > 0).any(), rebounds, lambda none: none, none) if len(none) else none
-    inside, thrown = (jnp.where(met[:, None], x[place], 0.0) for x in (inside, thrown))
+    inside, thrown = (of_origin(own, x, known.origin) for x in (inside, thrown))
     bounce, room = known.bounce[:, None], ((0, 0), (0, nv))
     gap = jnp.where(bounce, 0.0, nearer + inside)
     leaves = jnp.pad(h * of_heads(own, turned), room) - h * thrown
@@ -119,18 +107,18 @@ def _of_start(kinds: RowKinds, here: Here, known: Known, start, at: AtEnd, C: Ar
     return Imbalance(empty, held, slack, slip, Products(aims, owned(own, aims), empty))
 
 
-def _at_end(kinds: RowKinds, here: Here, end: Frame, f: Array, ahead) -> AtEnd:
+def _at_end(here: Here, end: End, f: Array, ahead) -> AtEnd:
     """Slopes of the rows at the end."""
-    model, nv, n = end.model, end.model.nv, kinds.scalar
-    scalar = replace(kinds, contacts=0)
-    parts = [row_matrix(end, scalar, blocks_of(end))], [jnp.zeros((n, nv), f.dtype)]
+    kinds, frame, nv = end.kinds, end.frame, here.model.nv
+    scalar, n = without_contacts(kinds), kinds.scalar
+    parts = [row_matrix(frame, scalar, end.blocks)], [jnp.zeros((n, nv), f.dtype)]
     pull = jnp.zeros((nv, nv), f.dtype)
-    if constant_dofs(model) is None:
-        pull = pull + _pull_of_scalars(scalar, end, f[:n])
+    if constant_dofs(here.model) is None:
+        pull = pull + _pull_of_scalars(scalar, frame, f[:n])
     if kinds.contacts:
-        follow = following(here._replace(kin=end.kin, contacts=end.contacts), ahead)
+        follow = following(here._replace(kin=frame.kin, contacts=frame.contacts), ahead)
         forces = kinds.of_contacts(f)
-        ride, by_row = in_chunks(_of_contacts, kinds)(_AtFrame(end), follow, forces)
+        ride, by_row = in_chunks(_of_contacts, kinds)(_AtFrame(frame), follow, forces)
         pull = pull + ride
         for part, rows in zip(parts, by_row, strict=True):
             part.append(rows.reshape(-1, nv))

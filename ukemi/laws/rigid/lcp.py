@@ -26,7 +26,7 @@ from ukemi.laws.rigid.impulses import Impulses
 from ukemi.laws.rigid.memory import NAME, Sides, recalled
 from ukemi.mechanics.kinematics import Kinematics, integrate, of_state
 from ukemi.model.records import Input, Model, State
-from ukemi.status import Status, bit
+from ukemi.status import Status
 from ukemi.xla.stages import compact
 
 FORCES = (
@@ -68,9 +68,8 @@ class LCP(Method):
         if not isinstance(self.gradient, rules.CentralPath):
             return self._after(state, inputs, here, z, facts)
         softer, far = relaxed(self.gradient, model, state, inputs)
-        after = self._after(state, inputs, here, z._replace(v=straight_through(z.v, softer)), facts)
-        lost = bit(Status.FAR_OVERFLOW, far & ~here.contacts.overflow)
-        return replace(after, status=after.status | lost)
+        failed = {Status.FAR_OVERFLOW: far & ~here.contacts.overflow}
+        return self._after(state, inputs, here, z._replace(v=straight_through(z.v, softer)), facts, failed)
 
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
@@ -122,11 +121,11 @@ class LCP(Method):
     def _stepping(self) -> Stepping:
         return Stepping(STEP, self.correction, self.explicit)
 
-    def _after(self, state: State, inputs: Input, here: Here, z: Impulses, facts) -> State:
+    def _after(self, state: State, inputs: Input, here: Here, z: Impulses, facts, failed=None) -> State:
         model = here.model
         moved = compact(self._moved)(model, state, here.kin, inputs, z)
-        sides, failed = Sides(here.contacts.names, z.side), {Status.CONTACT_OVERFLOW: here.contacts.overflow}
-        return arrive_with(model, state, moved, sides, facts, failed)
+        failed = {Status.CONTACT_OVERFLOW: here.contacts.overflow, **(failed or {})}
+        return arrive_with(model, state, moved, Sides(here.contacts.names, z.side), facts, failed)
 
     def _moved(self, model: Model, state: State, kin: Kinematics, inputs: Input, z: Impulses) -> Moved:
         h = model.options.timestep
