@@ -1,18 +1,16 @@
 """The Python blocks of docs/adaptive.md run, in order, and give what the page says."""
 
-import re
-from pathlib import Path
-
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "adaptive.md"
+from tests.scenes.pages import run
+
+pytestmark = pytest.mark.slow  # a page compiles what other tests check
 
 
 def test_page():
-    names: dict = {}
-    for block in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE):
-        exec(compile(block, str(PAGE), "exec"), names)
+    names = run("adaptive.md")
     height, h = names["height"], 1e-3  # far above where a rounding decides whether a step is accepted
     expected = (height(jnp.array([-1 + h])) - height(jnp.array([-1 - h]))) / (2 * h)
     np.testing.assert_allclose(names["slope"][0], expected, rtol=0.02)

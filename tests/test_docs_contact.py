@@ -1,24 +1,18 @@
 """The Python blocks of docs/contact.md run, in order, and give what the page says."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import ukemi as uk
+from tests.scenes.pages import run, text_of
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "contact.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+pytestmark = pytest.mark.slow  # a page compiles what other tests check
 
 
 @pytest.fixture(scope="module")
 def page():
     """All names of the page, after its blocks have run."""
-    names: dict = {}
-    for block in BLOCKS:
-        exec(compile(block, str(PAGE), "exec"), names)
-    return names
+    return run("contact.md")
 
 
 def test_states_on_the_page(page):
@@ -40,4 +34,4 @@ def test_fields_on_the_page():
     """The table of fields names every field with its default."""
     for name, value in vars(uk.LCP()).items():
         shown = {"gradient": "`uk.Exact()`", "ahead": "0.005 m", "explicit": "`False`"}.get(name, str(value))
-        assert f"| `{name}` | {shown} |" in PAGE.read_text()
+        assert f"| `{name}` | {shown} |" in text_of("contact.md")

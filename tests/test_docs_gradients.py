@@ -1,29 +1,24 @@
 """The Python blocks of docs/gradients.md run, in order, and give what the page says."""
 
-import re
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import ukemi as uk
+from tests.scenes.pages import blocks_of, run, text_of
 from ukemi.model.records import as_input
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "gradients.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+BLOCKS = blocks_of("gradients.md")
+
+pytestmark = pytest.mark.slow  # a page compiles what other tests check
 
 
 @pytest.fixture(scope="module")
 def page():
     """All names of the page, after its blocks have run; the one for PyTorch has a test of its own."""
-    names: dict = {}
     jax.config.update("jax_disable_most_optimizations", True)  # compiling is what takes time here
-    for block in BLOCKS:
-        if "import torch" not in block:
-            exec(compile(block, str(PAGE), "exec"), names)
-    yield names
+    yield run("gradients.md", [block for block in BLOCKS if "import torch" not in block])
     jax.config.update("jax_disable_most_optimizations", False)
 
 
@@ -46,9 +41,9 @@ def test_numbers_on_the_page(page):
     for mine, theirs in zip(jax.tree.leaves(lin.next), jax.tree.leaves(uk.step(model, page["start"], jnp.zeros(1)))):
         np.testing.assert_array_equal(mine, theirs)
     np.testing.assert_allclose(jax.grad(page["mass"])(0.1), 4 * np.pi * 0.1**2 * 500, rtol=1e-12)
-    assert "62.8" in PAGE.read_text()
+    assert "62.8" in text_of("gradients.md")
     before, after = page["jump"](page["falling"]), page["jump"](uk.smooth_onset(page["falling"]))
-    assert f"{before:.2f} and {after:.5f} m/s" in PAGE.read_text()
+    assert f"{before:.2f} and {after:.5f} m/s" in text_of("gradients.md")
 
 
 def test_what_raises_on_the_page(page):
@@ -64,6 +59,5 @@ def test_what_raises_on_the_page(page):
 def test_the_block_of_pytorch(page):
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'ukemi[torch]'")
     (block,) = (block for block in BLOCKS if "import torch" in block)
-    names = dict(page)
-    exec(compile(block, str(PAGE), "exec"), names)
+    names = run("gradients.md", [block], dict(page))
     assert bool((names["effort"].grad != 0).any()) and bool((names["weights"].grad != 0).any())

@@ -1,22 +1,17 @@
 """The Python blocks of docs/hard_contact.md run, in order, and give what the page says."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "hard_contact.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+from tests.scenes.pages import run
+
+pytestmark = pytest.mark.slow  # a page compiles what other tests check
 
 
 @pytest.fixture(scope="module")
 def page():
     """All names of the page, after its blocks have run."""
-    names: dict = {}
-    for block in BLOCKS:
-        exec(compile(block, str(PAGE), "exec"), names)
-    return names
+    return run("hard_contact.md")
 
 
 def test_the_box_goes_the_way_that_it_was_pushed(page):

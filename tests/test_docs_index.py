@@ -1,15 +1,11 @@
 """The Python block of docs/index.md runs, and its slope is that of the motion."""
 
-import re
-from pathlib import Path
-
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "index.md"
+from tests.scenes.pages import blocks_of, run
 
 
 def test_page():
-    (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    names: dict = {}
-    exec(compile(block, str(PAGE), "exec"), names)
+    (block,) = blocks_of("index.md")
+    names = run("index.md", [block])
     ctrls, slope, reach = names["ctrls"], names["slope"], names["reach"]
     assert slope.shape == (50, 1)
     h = 1e-4

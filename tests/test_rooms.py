@@ -8,7 +8,10 @@ import pytest
 
 import ukemi
 
-ROOMS = ["xla", "implicit", "maths", "model", "mechanics", "collide", "constraints", "laws", "simulate", "checking"]
+ROOMS = [
+    *("xla", "implicit", "maths", "model", "mechanics", "collide"),
+    *("constraints", "laws", "observe", "simulate", "checking"),
+]
 GROUND = {"errors", "values", "status"}  # what a user may meet anywhere
 BESIDE = {"files": "constraints"}  # it may use what is left of there, and constraints; nothing physical uses it
 DOORS = {"laws.soft.law", "laws.conic.relaxed"}  # what one law may use of another: its public face

@@ -21,8 +21,11 @@ ALL = """<mujoco><option{option}/><default><geom contype="0" conaffinity="0"/></
     <body name="e" pos="0 .3 0"><joint name="f" axis="1 -1 1"/><geom size=".1"/>
       <site name="t" pos=".1 .1 .2"/></body></body>
   <body pos="3 0 0"><freejoint/><geom size=".1"/></body></worldbody>
+  <tendon>{tendons}<fixed name="sum"><joint joint="a" coef="2"/><joint joint="d" coef=".5"/></fixed></tendon>
   <equality>{equalities}</equality></mujoco>"""
-EQUALITIES = """<connect site1="s" site2="t"/><weld body1="b"/><joint joint1="a" joint2="d"/><joint joint1="f"/>"""
+TENDONS = """<spatial limited="true" range=".1 9" frictionloss=".3"><site site="s"/><site site="t"/></spatial>"""
+EQUALITIES = """<tendon tendon1="sum"/><connect site1="s" site2="t"/><weld body1="b"/><joint joint1="a" joint2="d"/>
+  <joint joint1="f"/>"""
 
 
 def frame_at(model: uk.Model, seed: int) -> Frame:
@@ -34,7 +37,7 @@ def frame_at(model: uk.Model, seed: int) -> Frame:
 
 @pytest.fixture(scope="module")
 def model() -> uk.Model:
-    return uk.load(ALL.format(option="", equalities=EQUALITIES))
+    return uk.load(ALL.format(option="", equalities=EQUALITIES, tendons=TENDONS))
 
 
 def test_every_kind_is_there_and_sides_come_in_order(model):
@@ -43,7 +46,7 @@ def test_every_kind_is_there_and_sides_come_in_order(model):
     order = [list(Side).index(kind.side) for kind in found]
     assert order == sorted(order)
     kinds = row_kinds(model)
-    assert (kinds.hold, kinds.rub, kinds.push) == (3 + 6 + 2, 2, 2) and kinds.total == 15
+    assert (kinds.hold, kinds.rub, kinds.push) == (3 + 6 + 2 + 1, 3, 3) and kinds.total == 18
 
 
 def test_rows_move_what_they_say_and_touch_the_trees_that_they_say(model):
@@ -60,7 +63,8 @@ def test_rows_move_what_they_say_and_touch_the_trees_that_they_say(model):
 
 def test_constant_rows_move_one_dof_by_one_at_any_state(model):
     assert constant_dofs(model) is None  # equalities, and a limit of a ball
-    plain = uk.load(ALL.format(option="", equalities="").replace('type="ball" limited="true" range="0 30"', ""))
+    text = ALL.format(option="", equalities="", tendons="")
+    plain = uk.load(text.replace('type="ball" limited="true" range="0 30"', ""))
     dofs = constant_dofs(plain)
     assert dofs is not None and len(dofs) == 3
     for seed in range(2):
@@ -71,7 +75,7 @@ def test_constant_rows_move_one_dof_by_one_at_any_state(model):
 
 @pytest.mark.parametrize("flag", ["equality", "frictionloss", "limit", "constraint"])
 def test_flags_switch_rows_off(flag, model):
-    text = ALL.format(option="", equalities=EQUALITIES)
+    text = ALL.format(option="", equalities=EQUALITIES, tendons=TENDONS)
     off = uk.load(text.replace("<option/>", f'<option><flag {flag}="disable"/></option>'))
     kept = [kind for kind, _ in present(off)]
     assert kept == [kind for kind in KINDS if flag not in (kind.flag, "constraint")]

@@ -27,10 +27,11 @@ from ukemi.view.scene import LOOKS
 
 ROOT = Path(uk.__file__).parent
 COLLIDING = [kind for kind in KINDS if kind not in ("mesh", OTHER.name)]
-# Where kinds are named: the four tables.
+# Where kinds are named: the tables, two of them of what sensors ask of shapes, one of the ellipsoids that fluids feel.
 TABLES = {"collide/kinds.py", "collide/primitives.py", "files/solids.py", "view/scene.py"}
-# What else the word means: triangles, of which MuJoCo has tables, and recordings have some.
-WORDS = {("view/inspect.py", "mesh"), ("view/replay.py", "mesh")}
+TABLES |= {"observe/ranges.py", "observe/zones.py", "mechanics/ellipsoids.py"}
+# What else the word means: triangles, of which MuJoCo has tables, and recordings have some; what strings wrap around.
+WORDS = {("mechanics/tendons/paths.py", "sphere"), ("view/inspect.py", "mesh"), ("view/replay.py", "mesh")}
 
 
 def test_every_kind_has_an_inertia_and_a_picture():

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from ukemi.laws.soft.law import Soft
     from ukemi.mechanics.maximal import MaximalState
     from ukemi.model.records import Input, Model, State
+    from ukemi.observe.frames import Frames, frames
+    from ukemi.observe.readings import Readings
+    from ukemi.observe.sensors import sensors
     from ukemi.simulate.coordinates import maximal_state, minimal_state
     from ukemi.simulate.linearization import Linearization, linearize
     from ukemi.simulate.smoothing import smooth_collisions, smooth_onset
@@ -47,6 +50,7 @@ __all__ = [
     "CentralPath",
     "ComplementarityAware",
     "Exact",
+    "Frames",
     "FromDistance",
     "Impact",
     "GradientError",
@@ -58,6 +62,7 @@ __all__ = [
     "MaximalState",
     "Model",
     "ModelFileError",
+    "Readings",
     "Soft",
     "State",
     "Status",
@@ -68,6 +73,7 @@ __all__ = [
     "contacts",
     "enable_cache",
     "energy",
+    "frames",
     "initial_state",
     "inverse",
     "linearize",
@@ -78,6 +84,7 @@ __all__ = [
     "raise_if_failed",
     "refresh",
     "rollout",
+    "sensors",
     "smooth_collisions",
     "smooth_onset",
     "step",
@@ -105,6 +112,9 @@ _HOMES = {
     "ukemi.laws.soft.law": ("Soft",),
     "ukemi.mechanics.maximal": ("MaximalState",),
     "ukemi.model.records": ("Input", "Model", "State"),
+    "ukemi.observe.frames": ("Frames", "frames"),
+    "ukemi.observe.readings": ("Readings",),
+    "ukemi.observe.sensors": ("sensors",),
     "ukemi.implicit.rules": ("Bounce", "CentralPath", "ComplementarityAware", "Exact", "FromDistance"),
     "ukemi.simulate.coordinates": ("maximal_state", "minimal_state"),
     "ukemi.simulate.stepping": (

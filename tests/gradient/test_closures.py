@@ -85,6 +85,7 @@ def test_coupled_joints_and_a_four_bar(law):
         assert_right(xml, law, [*hinges, 0, 0, 0], atol=bounds((2, 1e-7), (3, 1e-6)))
 
 
+@pytest.mark.slow
 def test_equalities_of_what_a_joint_holds_already():
     """Its drift must not become a lever by which the constraint resists the turning of both."""
     bodies, equalities = "", ""

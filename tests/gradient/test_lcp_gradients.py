@@ -210,7 +210,8 @@ def test_rollouts_with_gradients_are_bitwise_those_without(name, reverse, reques
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
 
 
-@pytest.mark.parametrize("name", few(["hop", "crawler"], "hop"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hop", "crawler"])
 def test_batched_gradients_are_those_of_a_loop(name, request):
     model, starts = starting(name, request)
     ctrls = jnp.asarray(np.random.default_rng(3).normal(size=(4, model.nu)))

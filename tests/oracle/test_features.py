@@ -170,6 +170,15 @@ def test_explicit_pairs(cone):
     check(scene(objects(off, off, off, off), f'cone="{cone}"', more=pairs), active=0.5)
 
 
+def test_contact_override():
+    """Every contact has the options' parameters but for its dimension and its gap."""
+    option = 'o_margin=".05" o_solref=".05 1.2" o_solimp=".5 .8 .1 .3 2" o_friction=".9 .5 .03 .02 .01" cone="elliptic"'
+    pair = '<contact><pair geom1="floor" geom2="box" condim="6" friction=".2 .3 .4 .5 .6" gap=".01"/></contact>'
+    text = scene(objects('condim="4" gap=".02"', *['condim="6" margin=".1"'] * 3), option, more=pair)
+    text = text.replace("/><default>", '><flag override="enable"/></option><default>')
+    check(mujoco.MjModel.from_xml_string(text), active=0.5, inexact=True)
+
+
 def test_pairs_override_the_filters_and_excludes_hold():
     body = FLOOR.format("") + """
     <body name="a" pos="0 0 .1"><freejoint/><geom name="ga" size=".1"/>

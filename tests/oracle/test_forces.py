@@ -115,6 +115,19 @@ def test_joint_limits_of_the_actuator_force_and_gravity_compensation():
     assert ((swing > -0.4) & (swing < 0.3)).any()
 
 
+def test_switched_off_groups_of_actuators():
+    """They exert no force but what their range asks for, and their activations stay; held weights still count."""
+    kinds = ["motor", "position filtered", "affine filtered", "early", "early integrator"]
+    lines = actuators(["hinge", "site turned"], kinds).splitlines()
+    lines = [line.replace("/>", f" group='{k % 3}'/>") for k, line in enumerate(lines)]
+    lines.append("<general name='pushing' joint='hinge' group='1' forcelimited='true' forcerange='.5 .6'/>")
+    hinge = "actuatorgravcomp='true' actuatorfrclimited='true' actuatorfrcrange='-0.4 0.3'"
+    m = build(integrator="implicit", lower="gravcomp='1.3'", hinge=hinge, actuator="\n".join(lines))
+    m.opt.disableactuator = 0b10
+    wanted = check(m, skip=("act_dot",))  # MuJoCo has the rates, and does not integrate them
+    assert (np.array([w["force"] for w in wanted]) == 0).all(0).sum() == 3
+
+
 @pytest.mark.parametrize("integrator", ["Euler", "implicit"])
 def test_springs_dampers_and_a_fluid(integrator):
     check(build(

@@ -30,7 +30,7 @@ from ukemi.laws.soft.penalty import penalty_pieces
 from ukemi.laws.soft.rows import constraint_rows
 from ukemi.maths import spatial
 from ukemi.maths.codes import between, pack
-from ukemi.mechanics.fluid import local_velocity
+from ukemi.mechanics.fluid import fluid_pieces
 from ukemi.mechanics.forces import actuation, next_activation, passive
 from ukemi.mechanics.kinematics import Kinematics, velocities
 from ukemi.model.records import Input, Model, State
@@ -73,7 +73,7 @@ def _(method: LCP, model: Model, state: State, inputs: Input) -> tuple[State, Ar
     moved, solved = method._after(state, inputs, here, z, facts), facts[1]
     codes = [_quaternion_code(model, state.q), _actuator_code(model, state, inputs, here.kin)]
     if model.options.layout.fluid:
-        codes.append(_drag_code(model, here.kin, state.v))
+        codes.append(fluid_pieces(model, here.kin, state.v))
     if row_kinds(model).total:
         sides = replace(recalled(state), rows=z.side)
         scene = impulses.scene(method._stepping, here, model.options.timestep, sides)
@@ -92,7 +92,7 @@ def _mode(method: Soft, model: Model, state: State, inputs: Input, motion: Motio
     x = rows.J @ motion.acceleration - rows.aref
     codes = [_quaternion_code(model, q), _actuator_code(model, state, inputs, kin)]
     if model.options.layout.fluid:
-        codes.append(_drag_code(model, kin, v))
+        codes.append(fluid_pieces(model, kin, v))
     pieces, of_contacts = penalty_pieces(kinds, rows.penalty, x)
     for block, own in placed(scalar_blocks(frame)):
         soft = softness_code(model, block.solref, block.solimp, block.depth - block.margin)
@@ -169,12 +169,6 @@ def determined(method: LCP, scene: impulses.Scene) -> Array:
 
 
 # ---- actuators and rotations -----------------------------------------------------------------------------------------
-
-
-def _drag_code(model: Model, kin, v: Array) -> Array:
-    """Direction in which each body moves along its axes through the fluid; 0 where it rests but for rounding."""
-    local, _ = local_velocity(model, kin, v)
-    return jnp.where(jnp.abs(local) > 1e-9, jnp.sign(local), 0).astype(int).ravel()
 
 
 def _quaternion_code(model: Model, q: Array) -> Array:

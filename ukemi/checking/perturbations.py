@@ -23,6 +23,7 @@ POSITIVE = (
     "bodies.mass", "bodies.inertia", "bodies.invweight", "joints.invweight", "geoms.size", "geoms.density",
     "geoms.solmix", "geoms.friction", "pairs.friction", "actuators.time_constant", "options.timestep",
 )  # fmt: skip
+UNFELT = ("keyframes.", "sensors.", "sites.size")
 CLOSED = ("q", "v", "act", "ctrl")
 STATE = (*CLOSED, "qfrc", "xfrc", "mocap_pos", "mocap_quat")
 
@@ -36,9 +37,9 @@ class Point(NamedTuple):
 
 
 def parameters(model: Model) -> dict[str, Array]:
-    """Every array of the model by its name, such as `bodies.mass`, but for the keyframes."""
+    """Every array of the model by its name, such as `bodies.mass`, but for those that no step depends on."""
     named = {_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(model)}
-    return {name: leaf for name, leaf in named.items() if not name.startswith("keyframes.")}
+    return {name: leaf for name, leaf in named.items() if not name.startswith(UNFELT)}
 
 
 def _name(path) -> str:

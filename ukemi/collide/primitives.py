@@ -56,6 +56,7 @@ def _pairs() -> dict[tuple[str, str], PairFunction]:
 
 # What is not here cannot touch: loading refuses it by name.
 PAIRS = _pairs()
+COLLIDING = frozenset(kind for pair in PAIRS for kind in pair)
 
 
 def pair_function(layout: PairLayout, group: PairGroup) -> Callable[[Shape, Shape, Array], Hit]:

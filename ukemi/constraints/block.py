@@ -5,12 +5,14 @@ import enum
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ukemi.collide.detect import Contacts
 from ukemi.mechanics.kinematics import Kinematics, Velocities
-from ukemi.model.records import Model
+from ukemi.model.records import Joints, Model
+from ukemi.model.tendons import Tendons
 
 
 class Side(enum.Enum):
@@ -50,6 +52,49 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.residual)
+
+
+def rubbing(of: Joints | Tendons, own: np.ndarray, J: Array) -> Block:
+    """Dry friction of the dofs or tendons `own` (n,), that move by J: velocity is the residual, no position is."""
+    zero = jnp.zeros(len(own), J.dtype)
+    return Block(
+        side=Side.RUB,
+        J=J,
+        residual=zero,
+        depth=zero,
+        margin=zero,
+        weight=of.invweight[own],
+        solref=of.solref_friction[own],
+        solimp=of.solimp_friction[own],
+        active=of.frictionloss[own] != 0,
+        drift=zero,
+        bound=of.frictionloss[own],
+    )
+
+
+def limiting(of: Joints | Tendons, own: np.ndarray, distance: Array, J: Array, weight: Array) -> Block:
+    """Limits of the joints or tendons `own` (n,) at a distance that grows by J."""
+    return Block(
+        side=Side.PUSH,
+        J=J,
+        residual=distance,
+        depth=distance,
+        margin=of.margin[own],
+        weight=weight,
+        solref=of.solref_limit[own],
+        solimp=of.solimp_limit[own],
+        active=~(distance >= of.margin[own]),  # NaN, too, so that it is not dropped
+        drift=jnp.zeros_like(distance),
+    )
+
+
+def nearer_end(value: Array, ends: Array, side: np.ndarray) -> tuple[Array, Array]:
+    """Distances (n,) of values from the lower end of a range (n, 2), side −1, the upper, 1, or the nearer one, 0, and
+    whether it is the lower.
+    """
+    below, above = value - ends[:, 0], ends[:, 1] - value
+    lower = (side < 0) | ((side == 0) & ((below < above) | jnp.isnan(below)))  # NaN is kept, from either end
+    return jnp.where(lower, below, above), lower
 
 
 class RowKind(NamedTuple):

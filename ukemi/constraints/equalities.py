@@ -18,12 +18,12 @@ from ukemi.mechanics.kinematics import Kinematics, Velocities, accumulate, frame
 from ukemi.model.records import Model
 
 
-def _rows_of(model: Model, kind: str) -> np.ndarray:
+def rows_of(model: Model, kind: str) -> np.ndarray:
     """Rows of `model.equalities` of one type."""
     return np.nonzero(np.array(model.equalities.layout.type) == kind)[0]
 
 
-def _block(model: Model, owner: np.ndarray, J: Array, residual: Array, depth: Array, weight: Array, drift: Array):
+def block_of(model: Model, owner: np.ndarray, J: Array, residual: Array, depth: Array, weight: Array, drift: Array):
     """Rows that belong to rows `owner` (n,) of `model.equalities`."""
     return Block(
         side=Side.HOLD,
@@ -53,7 +53,7 @@ def _bodies(model: Model, index: np.ndarray) -> np.ndarray:
 
 def _moves(kind: str, rows: int, model: Model) -> np.ndarray:
     """(n, nv) bool: what moves either body, so many rows of each."""
-    bodies = _bodies(model, _rows_of(model, kind))
+    bodies = _bodies(model, rows_of(model, kind))
     return np.repeat(model.tree.moves[bodies].any(1), rows, 0)
 
 
@@ -105,12 +105,13 @@ def _relative(model: Model, kin: Kinematics, velocity: Velocities, v: Array, pai
 def _connects(frame: Frame, together: bool) -> Block:
     """Residual of the anchor points, three rows each."""
     model, kin, velocity, _, v, _ = frame
-    index = _rows_of(model, "connect")
+    index = rows_of(model, "connect")
     pair = _joined(model, kin, index)
     J, drift, _ = _relative(model, kin, velocity, v, pair, together)
     apart = pair[0].pos - pair[1].pos
     weight = cast(Array, sum(model.bodies.invweight[frame.body, 0] for frame in pair))
-    return _block(model, np.repeat(index, 3), *_three(J[:, 3:], apart, spatial.safe_norm(apart), weight, drift[:, 3:]))
+    parts = _three(J[:, 3:], apart, spatial.safe_norm(apart), weight, drift[:, 3:])
+    return block_of(model, np.repeat(index, 3), *parts)
 
 
 def _three(J: Array, residual: Array, depth: Array, weight: Array, drift: Array) -> tuple[Array, ...]:
@@ -122,17 +123,12 @@ def _three(J: Array, residual: Array, depth: Array, weight: Array, drift: Array)
 def _welds(frame: Frame, together: bool) -> Block:
     """Points as of a connect, and the vector part of the relative quaternion: sin(θ/2) times its axis."""
     model, kin, velocity, _, v, _ = frame
-    index = _rows_of(model, "weld")
+    index = rows_of(model, "weld")
     pair = _joined(model, kin, index)
     J, drift, (spin, spin_base) = _relative(model, kin, velocity, v, pair, together)
     scale = model.equalities.data[index, 10][:, None]
-    back = spatial.quat_conj(pair[1].quat)
-    error = spatial.quat_mul(back, pair[0].quat)
-    s, e = error[:, :1], error[:, 1:]
-    # ė = ½ (s w + w × e) with w the relative velocity seen from frame 2
-    to_error = 0.5 * scale[..., None] * (s[..., None] * jnp.eye(3, dtype=e.dtype) - spatial.skew(e))
-    turn = jnp.swapaxes(spatial.quat_to_mat(pair[1].quat), -1, -2)
-    J_turn = to_error @ turn @ J[:, :3]
+    back, (s, e, to_error) = spatial.quat_conj(pair[1].quat), _tilt(pair, scale)
+    J_turn = to_error @ J[:, :3]
     w = spatial.rotate(back, spin - spin_base)
     w_dot = spatial.rotate(back, drift[:, :3] - spatial.cross(spin_base, spin - spin_base))
     s_dot, e_dot = -0.5 * (w * e).sum(-1, keepdims=True), 0.5 * (s * w + spatial.cross(w, e))
@@ -143,14 +139,56 @@ def _welds(frame: Frame, together: bool) -> Block:
     points = _three(J[:, 3:], apart, depth, weights[0], drift[:, 3:])
     turns = _three(J_turn, angle, depth, weights[1], turn_drift)
     parts = (jnp.concatenate(pair) for pair in zip(points, turns, strict=True))
-    return _block(model, np.tile(np.repeat(index, 3), 2), *parts)
+    return block_of(model, np.tile(np.repeat(index, 3), 2), *parts)
+
+
+def _tilt(pair: tuple[_Frames, _Frames], scale: Array) -> tuple[Array, Array, Array]:
+    """Scalar (n, 1) and vector (n, 3) part of the relative quaternions, and what makes rates of the latter (n, 3, 3).
+
+    ė = ½ (s w + w × e) with w the relative velocity seen from frame 2, times the scale (n, 1).
+    """
+    error = spatial.quat_mul(spatial.quat_conj(pair[1].quat), pair[0].quat)
+    s, e = error[:, :1], error[:, 1:]
+    to_error = 0.5 * scale[..., None] * (s[..., None] * jnp.eye(3, dtype=e.dtype) - spatial.skew(e))
+    return s, e, to_error @ jnp.swapaxes(spatial.quat_to_mat(pair[1].quat), -1, -2)
+
+
+class Wrench(NamedTuple):
+    """Forces and torques on n bodies, in world axes."""
+
+    body: np.ndarray  # (n,)
+    point: Array  # (n, 3) where the forces act
+    force: Array  # (n, 3)
+    torque: Array  # (n, 3)
+
+
+def wrenches(model: Model, kin: Kinematics, kind: str, force: Array) -> list[Wrench]:
+    """What the rows of all connects or welds do to both bodies, of their forces."""
+    index = rows_of(model, kind)
+    if not len(force):
+        return []
+    pair, parts = _joined(model, kin, index), force.reshape(-1, len(index), 3)  # of points, then of turns
+    torque = jnp.zeros_like(parts[0])
+    if kind == "weld":
+        to_error = _tilt(pair, model.equalities.data[index, 10][:, None])[2]
+        torque = spatial.apply(to_error.mT, parts[1])
+    return [
+        Wrench(frame.body, frame.pos, sign * parts[0], sign * torque)
+        for frame, sign in zip(pair, (1.0, -1.0), strict=True)
+    ]
 
 
 # ---- couplings of joints ---------------------------------------------------------------------------------------------
 
 
+def quartic(data: Array, x: Array) -> tuple[Array, Array]:
+    """What couplings with coefficients data (n, 5 or more) follow at x (n,), and its slope."""
+    value = data[:, 0] + x * (data[:, 1] + x * (data[:, 2] + x * (data[:, 3] + x * data[:, 4])))
+    return value, data[:, 1] + x * (2 * data[:, 2] + x * (3 * data[:, 3] + x * 4 * data[:, 4]))
+
+
 def _coupling_moves(model: Model) -> np.ndarray:
-    joints, dofs = model.equalities.layout.objects[_rows_of(model, "joint")], np.arange(model.nv)
+    joints, dofs = model.equalities.layout.objects[rows_of(model, "joint")], np.arange(model.nv)
     own = model.tree.joint_dof[np.maximum(joints, 0)][..., None] == dofs
     return (own & (joints >= 0)[..., None]).any(1)
 
@@ -158,14 +196,13 @@ def _coupling_moves(model: Model) -> np.ndarray:
 def _couplings(frame: Frame, _: bool) -> Block:
     """Joint 1 as a quartic polynomial of joint 2, or held at a constant."""
     model, q = frame.model, frame.q
-    index = _rows_of(model, "joint")
+    index = rows_of(model, "joint")
     tree, data = model.tree, model.equalities.data[index]
     first, second = model.equalities.layout.objects[index].T
     coupled, other = second >= 0, np.maximum(second, 0)
     shift = [q[tree.joint_qpos[j]] - model.joints.qpos0[tree.joint_qpos[j]] for j in (first, other)]
     x = jnp.where(coupled, shift[1], 0.0)
-    value = data[:, 0] + x * (data[:, 1] + x * (data[:, 2] + x * (data[:, 3] + x * data[:, 4])))
-    slope = data[:, 1] + x * (2 * data[:, 2] + x * (3 * data[:, 3] + x * 4 * data[:, 4]))
+    value, slope = quartic(data, x)
     dofs = np.arange(model.nv)
     J = (dofs == tree.joint_dof[first][:, None]) - jnp.where(coupled, slope, 0.0)[:, None] * (
         dofs == tree.joint_dof[other][:, None]
@@ -173,7 +210,7 @@ def _couplings(frame: Frame, _: bool) -> Block:
     inverse = model.joints.invweight
     weight = inverse[tree.joint_dof[first]] + jnp.where(coupled, inverse[tree.joint_dof[other]], 0.0)
     residual = shift[0] - value
-    return _block(model, index, J.astype(q.dtype), residual, residual, weight, jnp.zeros_like(residual))
+    return block_of(model, index, J.astype(q.dtype), residual, residual, weight, jnp.zeros_like(residual))
 
 
 CONNECTS = RowKind("connect", "equality", Side.HOLD, partial(_moves, "connect", 3), _connects)

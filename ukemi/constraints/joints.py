@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from ukemi.constraints.block import Block, Frame, RowKind, Side
+from ukemi.constraints.block import Block, Frame, RowKind, Side, limiting, nearer_end, rubbing
 from ukemi.maths import spatial
 from ukemi.maths.gathers import pick
 from ukemi.model.records import Model
@@ -15,22 +15,9 @@ def _dry_moves(model: Model) -> np.ndarray:
 
 
 def _dry_rows(frame: Frame, _: bool) -> Block:
-    """One row per dof with friction loss: velocity is the residual, there is no position."""
+    """One row per dof with friction loss."""
     joints, dofs = frame.model.joints, frame.model.joints.layout.dry
-    zero = jnp.zeros(len(dofs), joints.damping.dtype)
-    return Block(
-        side=Side.RUB,
-        J=jnp.eye(frame.model.nv, dtype=zero.dtype)[dofs],
-        residual=zero,
-        depth=zero,
-        margin=zero,
-        weight=joints.invweight[dofs],
-        solref=joints.solref_friction[dofs],
-        solimp=joints.solimp_friction[dofs],
-        active=joints.frictionloss[dofs] != 0,
-        drift=zero,
-        bound=joints.frictionloss[dofs],
-    )
+    return rubbing(joints, dofs, jnp.eye(frame.model.nv, dtype=joints.damping.dtype)[dofs])
 
 
 def _limit_moves(model: Model) -> np.ndarray:
@@ -46,10 +33,8 @@ def _limit_rows(frame: Frame, _: bool) -> Block:
     tree, joints = model.tree, model.joints
     joint, side = joints.layout.limit_rows.T
     ball = tree.joint_type[joint] == BALL
-    value = pick(q, tree.joint_qpos[joint])
-    below, above = value - joints.range[joint, 0], joints.range[joint, 1] - value
-    lower = (side < 0) | ((side == 0) & ((below < above) | jnp.isnan(below)))  # NaN is kept, from either end
-    distance, sign = jnp.where(lower, below, above), jnp.where(lower, 1.0, -1.0)
+    distance, lower = nearer_end(pick(q, tree.joint_qpos[joint]), joints.range[joint], side)
+    sign = jnp.where(lower, 1.0, -1.0)
     first = tree.joint_dof[joint][:, None]
     J = jnp.where(np.arange(model.nv) == first, sign[:, None], 0.0)
     if ball.any():
@@ -60,18 +45,7 @@ def _limit_rows(frame: Frame, _: bool) -> Block:
         J_ball = -sum(axis[:, k, None] * (np.arange(model.nv) == first + k) for k in range(3))
         distance = jnp.where(ball, joints.range[joint].max(-1) - angle, distance)
         J = jnp.where(ball[:, None], J_ball, J)
-    return Block(
-        side=Side.PUSH,
-        J=J,
-        residual=distance,
-        depth=distance,
-        margin=joints.margin[joint],
-        weight=joints.invweight[tree.joint_dof[joint]],
-        solref=joints.solref_limit[joint],
-        solimp=joints.solimp_limit[joint],
-        active=~(distance >= joints.margin[joint]),  # NaN, too, so that it is not dropped
-        drift=jnp.zeros_like(distance),
-    )
+    return limiting(joints, joint, distance, J, joints.invweight[tree.joint_dof[joint]])
 
 
 DRY_FRICTION = RowKind("dry friction of a joint", "frictionloss", Side.RUB, _dry_moves, _dry_rows)

@@ -16,11 +16,16 @@ from ukemi.constraints.block import Block, Frame, RowKind, Side
 from ukemi.constraints.contacts import Lever, contact_jacobian, contact_lever
 from ukemi.constraints.equalities import CONNECTS, COUPLINGS, WELDS
 from ukemi.constraints.joints import DRY_FRICTION, LIMITS
+from ukemi.constraints.tendons import TENDON_COUPLINGS, TENDON_DRY_FRICTION, TENDON_LIMITS
 from ukemi.implicit.rules import FromDistance
 from ukemi.model.records import Model
 from ukemi.model.tree import Static
 
-KINDS = (CONNECTS, WELDS, COUPLINGS, DRY_FRICTION, LIMITS)  # in the order of their sides
+KINDS = (
+    *(CONNECTS, WELDS, COUPLINGS, TENDON_COUPLINGS),
+    *(DRY_FRICTION, TENDON_DRY_FRICTION),
+    *(LIMITS, TENDON_LIMITS),
+)  # in the order of their sides
 assert [kind.side for kind in KINDS] == sorted((kind.side for kind in KINDS), key=list(Side).index)
 
 
@@ -103,7 +108,7 @@ def constant_dofs(model: Model) -> np.ndarray | None:
     """The dof (scalar,) that each row moves by plus or minus one, whatever the state; None where some row is not so."""
     found = present(model)
     moves = np.concatenate([np.zeros((0, model.nv), bool), *(moves for _, moves in found)])
-    plain = all(kind.side is not Side.HOLD for kind, _ in found) and (moves.sum(1) == 1).all()
+    plain = all(kind in (DRY_FRICTION, LIMITS) for kind, _ in found) and (moves.sum(1) == 1).all()
     return moves.argmax(1) if plain and len(moves) else np.zeros(0, int) if plain else None
 
 

@@ -5,11 +5,14 @@ import mujoco
 import numpy as np
 
 from ukemi import values
+from ukemi.collide.kinds import OTHER
 from ukemi.errors import ModelFileError, UnsupportedModelError
-from ukemi.files import pairs, solids
+from ukemi.files import pairs, sensing, solids
+from ukemi.files.limits import limit_rows
 from ukemi.files.ranges import meaningless
 from ukemi.files.source import parse
-from ukemi.files.support import STEP_FLAGS, unsupported
+from ukemi.files.support import STEP_FLAGS, switched_off, unsupported
+from ukemi.files.tendons import tendons
 from ukemi.model import records
 from ukemi.model import tree as tree_
 
@@ -20,17 +23,20 @@ EQUALITIES = {
     int(mujoco.mjtEq.mjEQ_CONNECT): "connect",
     int(mujoco.mjtEq.mjEQ_WELD): "weld",
     int(mujoco.mjtEq.mjEQ_JOINT): "joint",
+    int(mujoco.mjtEq.mjEQ_TENDON): "tendon",
 }
 TRANSMISSIONS = {
     int(mujoco.mjtTrn.mjTRN_JOINT): "joint",
     int(mujoco.mjtTrn.mjTRN_JOINTINPARENT): "jointinparent",
     int(mujoco.mjtTrn.mjTRN_SITE): "site",
+    int(mujoco.mjtTrn.mjTRN_TENDON): "tendon",
 }
 DYNAMICS = {
     int(mujoco.mjtDyn.mjDYN_NONE): "none",
     int(mujoco.mjtDyn.mjDYN_INTEGRATOR): "integrator",
     int(mujoco.mjtDyn.mjDYN_FILTER): "filter",
     int(mujoco.mjtDyn.mjDYN_FILTEREXACT): "filterexact",
+    int(mujoco.mjtDyn.mjDYN_MUSCLE): "muscle",
 }
 
 
@@ -61,16 +67,14 @@ def load(source, *, contacts: int | None = None) -> records.Model:
         bodies=_bodies(m, inferred),
         joints=_joints(m),
         geoms=_geoms(m, types, density),
-        sites=records.Sites(
-            pos=_f(m.site_pos),
-            quat=_f(m.site_quat),
-            layout=records.SiteLayout(_i(m.site_bodyid), _names(m)("site", m.nsite)),
-        ),
+        sites=_sites(m),
         pairs=_pairs(m, types, contacts),
         equalities=_equalities(m),
+        tendons=tendons(m, _names(m)("tendon", m.ntendon)),
         actuators=_actuators(m),
         options=_options(m),
         keyframes=_keyframes(m),
+        sensors=sensing.build(m, _names(m)("sensor", m.nsensor)),
         tree=tree_.build(m, _names(m)),
         name=_title(m),
     )
@@ -105,7 +109,7 @@ def _names(m):
 
 def _bodies(m, inferred) -> records.Bodies:
     layout = records.BodyLayout(
-        compensated=bool(np.any(m.body_gravcomp)),
+        compensated=bool(np.any(m.body_gravcomp > 0)),  # else MuJoCo does not look at it
         free=_free_bodies(m),
         inferred=inferred,
         sliding=np.array(m.body_simple == 2) & (m.body_dofnum > 0),
@@ -135,7 +139,7 @@ def _free_bodies(m) -> np.ndarray:
 
 def _joints(m) -> records.Joints:
     layout = records.JointLayout(
-        limit_rows=_limit_rows(m),
+        limit_rows=limit_rows(m.jnt_limited, m.jnt_range, m.jnt_margin, m.jnt_type == tree_.BALL),
         force_limited=_b(m.jnt_actfrclimited),
         actuated_gravcomp=_b(m.jnt_actgravcomp),
         dry=np.nonzero(m.dof_frictionloss)[0].astype(np.int32),
@@ -165,24 +169,13 @@ def _joints(m) -> records.Joints:
     )
 
 
-def _limit_rows(m) -> np.ndarray:
-    """(joint, side) of each limit row: side 0 is the nearer one, which is enough unless both can act at once."""
-    rows = []
-    for j in np.nonzero(m.jnt_limited)[0]:
-        low, high = m.jnt_range[j]
-        if np.isinf(high) and (np.isinf(low) or m.jnt_type[j] == tree_.BALL):
-            continue  # an infinite distance has no row; if one side is finite, that is the nearer one
-        both = m.jnt_type[j] != tree_.BALL and high - low <= 2 * m.jnt_margin[j]
-        rows += [(j, -1), (j, 1)] if both else [(j, 0)]
-    return np.array(rows, np.int32).reshape(-1, 2)
-
-
 def _geoms(m, types, density) -> records.Geoms:
     layout = records.GeomLayout(
         type=types,
         body=_i(m.geom_bodyid),
         condim=_i(m.geom_condim),
         priority=_i(m.geom_priority),
+        ellipsoids=_i(np.flatnonzero(m.geom_fluid[:, 0] > 0)),
         rgba=np.array(m.geom_rgba, np.float32),
         names=_names(m)("geom", m.ngeom),
     )
@@ -193,6 +186,8 @@ def _geoms(m, types, density) -> records.Geoms:
         density=_f(density),
         friction=_f(m.geom_friction),
         restitution=_f(_restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom)),
+        fluid=_f(m.geom_fluid[:, 1:6]),
+        fluid_inertia=_f(np.concatenate([m.geom_fluid[:, 9:], m.geom_fluid[:, 6:9]], -1)),
         solref=_f(m.geom_solref),
         solimp=_f(m.geom_solimp),
         solmix=_f(m.geom_solmix),
@@ -202,17 +197,26 @@ def _geoms(m, types, density) -> records.Geoms:
     )
 
 
+def _sites(m) -> records.Sites:
+    kinds = tuple(pairs.MUJOCO_KINDS.get(kind, OTHER.name) for kind in m.site_type.tolist())
+    layout = records.SiteLayout(body=_i(m.site_bodyid), type=kinds, names=_names(m)("site", m.nsite))
+    return records.Sites(pos=_f(m.site_pos), quat=_f(m.site_quat), size=_f(m.site_size), layout=layout)
+
+
 def _pairs(m, types, contacts) -> records.Pairs:
-    return records.Pairs(
-        friction=_f(m.pair_friction),
-        restitution=_f(_restitution(m, mujoco.mjtObj.mjOBJ_PAIR, m.npair)),
-        solref=_f(m.pair_solref),
-        solref_friction=_f(m.pair_solreffriction),
-        solimp=_f(m.pair_solimp),
-        margin=_f(m.pair_margin),
-        gap=_f(m.pair_gap),
-        layout=pairs.build(m, types, contacts),
-    )
+    layout = pairs.build(m, types, contacts)
+    listed = {
+        "friction": m.pair_friction,
+        "restitution": _restitution(m, mujoco.mjtObj.mjOBJ_PAIR, m.npair),
+        "solref": m.pair_solref,
+        "solref_friction": m.pair_solreffriction,
+        "solimp": m.pair_solimp,
+        "margin": m.pair_margin,
+        "gap": m.pair_gap,
+    }
+    if m.opt.enableflags & mujoco.mjtEnableBit.mjENBL_OVERRIDE:
+        layout, listed = pairs.overridden(m, layout, listed, _restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom))
+    return records.Pairs(**{name: _f(value) for name, value in listed.items()}, layout=layout)
 
 
 def _restitution(m, kind, n: int) -> np.ndarray:
@@ -255,17 +259,23 @@ def _actuators(m) -> records.Actuators:
     affine = np.array(m.actuator_biastype) == mujoco.mjtBias.mjBIAS_AFFINE
     gain = np.array(m.actuator_gainprm[:, :3])
     gain[fixed, 1:] = 0.0
+    muscles = np.array(m.actuator_gaintype) == mujoco.mjtGain.mjGAIN_MUSCLE
+    passive = np.array(m.actuator_biastype) == mujoco.mjtBias.mjBIAS_MUSCLE
+    gain[muscles] = 0.0
     bias = np.where(affine[:, None], m.actuator_biasprm[:, :3], 0.0)
     layout = records.ActuatorLayout(
         transmission=tuple(TRANSMISSIONS[t] for t in m.actuator_trntype.tolist()),
         target=_i(m.actuator_trnid).reshape(m.nu, 2),
         dynamics=tuple(DYNAMICS[t] for t in m.actuator_dyntype.tolist()),
+        muscle_gains=muscles,
+        muscle_biases=passive,
         act=_i(m.actuator_actadr),
         ctrl_limited=_b(m.actuator_ctrllimited),
         force_limited=_b(m.actuator_forcelimited),
         act_limited=_b(m.actuator_actlimited),
         early=_b(m.actuator_actearly),
         wraps=_wraps(m, fixed & affine),
+        off=switched_off(m),
         names=_names(m)("actuator", m.nu),
     )
     return records.Actuators(
@@ -276,6 +286,11 @@ def _actuators(m) -> records.Actuators:
         ctrl_range=_f(m.actuator_ctrlrange),
         force_range=_f(m.actuator_forcerange),
         act_range=_f(m.actuator_actrange),
+        muscle_gain=_f(np.where(muscles[:, None], m.actuator_gainprm[:, :9], 0.0)),
+        muscle_bias=_f(np.where(passive[:, None], m.actuator_biasprm[:, :9], 0.0)),
+        muscle_time=_f(m.actuator_dynprm[:, :3]),
+        length_range=_f(m.actuator_lengthrange),
+        acc0=_f(m.actuator_acc0),
         layout=layout,
     )
 
@@ -286,7 +301,10 @@ def _wraps(m, servo) -> np.ndarray:
     for k in np.nonzero(servo)[0]:
         matched = m.actuator_gainprm[k, 0] == -m.actuator_biasprm[k, 1]
         target, reference = m.actuator_trnid[k]
-        if TRANSMISSIONS[int(m.actuator_trntype[k])] == "site":
+        transmission = TRANSMISSIONS[int(m.actuator_trntype[k])]
+        if transmission == "tendon":
+            rotation = False
+        elif transmission == "site":
             rotation = reference >= 0 and not np.any(m.actuator_gear[k, :3])
         else:
             rotation = m.jnt_type[target] == tree_.BALL

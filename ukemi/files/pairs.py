@@ -1,5 +1,7 @@
 """Which geoms may touch: the pairs that pass the filters of the file, found once at load."""
 
+import dataclasses
+
 import mujoco
 import numpy as np
 
@@ -36,6 +38,29 @@ def build(m, kinds: tuple[str, ...], capacity: int | None) -> PairLayout:
         capacity = 8 + sum(KINDS[kinds[g]].contacts for g in touching)
     dims = [int(d) for group in groups for d in group.condim]
     return PairLayout(groups=groups, capacity=min(points, capacity), dim=max(dims, default=1))
+
+
+def overridden(m, layout: PairLayout, listed: dict, restitution: np.ndarray) -> tuple[PairLayout, dict]:
+    """Every pair as one that is listed, with the contact parameters that the file's options give to all.
+
+    Gap and restitution stay a pair's own, by what is `listed` so far and by the geoms' restitution (ng,).
+    """
+    (a, b), n = layout.geoms.T, len(layout.geoms)
+
+    def own(of_listed, of_geoms):
+        return np.where(layout.explicit >= 0, np.append(of_listed, 0.0)[layout.explicit], of_geoms)
+
+    opt = m.opt
+    given = {"friction": opt.o_friction, "solref": opt.o_solref, "solref_friction": opt.o_solref}
+    given |= {"solimp": opt.o_solimp, "margin": opt.o_margin}
+    rows = {name: np.repeat(np.asarray(value)[None], n, 0) for name, value in given.items()}
+    rows["gap"] = own(listed["gap"], m.geom_gap[a] + m.geom_gap[b])
+    rows["restitution"] = own(listed["restitution"], np.maximum(restitution[a], restitution[b]))
+    groups = tuple(
+        dataclasses.replace(group, explicit=np.arange(first, first + len(group.geoms), dtype=np.int32))
+        for group, first in zip(layout.groups, layout.first, strict=False)
+    )
+    return dataclasses.replace(layout, groups=groups), rows
 
 
 def _group(key: tuple[str, str], rows: np.ndarray) -> PairGroup:

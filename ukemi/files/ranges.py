@@ -42,7 +42,7 @@ ELEMENTS: dict[str, tuple[str, dict[str, Range]]] = {
     "geom": (
         "geom",
         {"pos": FINITE, "quat": FINITE, "size": NOT_NEGATIVE, "friction": NOT_NEGATIVE, "solmix": NOT_NEGATIVE}
-        | {"margin": FINITE, "gap": NOT_NEGATIVE, **SOFTNESS},
+        | {"margin": FINITE, "gap": NOT_NEGATIVE, "fluid": FINITE, **SOFTNESS},
     ),
     "site": ("site", {"pos": FINITE, "quat": FINITE}),
     "pair": (
@@ -72,6 +72,7 @@ OPTIONS = {
     "iterations": COUNT,
     "ls_iterations": COUNT,
 }
+OVERRIDE = {"o_margin": FINITE, "o_solref": FINITE, "o_solimp": FINITE, "o_friction": NOT_NEGATIVE}
 LIMITS = {"jnt_range": "jnt_limited", "jnt_actfrcrange": "jnt_actfrclimited"}
 LIMITS |= {f"actuator_{name}range": f"actuator_{name}limited" for name in ("ctrl", "force", "act")}
 
@@ -83,7 +84,8 @@ def meaningless(m: mujoco.MjModel) -> list[str]:
 
 
 def _options(m) -> Iterator[str]:
-    for name, allowed in OPTIONS.items():
+    override = m.opt.enableflags & int(mujoco.mjtEnableBit.mjENBL_OVERRIDE)
+    for name, allowed in (OPTIONS | OVERRIDE if override else OPTIONS).items():
         yield from _refused("option", name, np.atleast_1d(getattr(m.opt, name)), allowed)
 
 

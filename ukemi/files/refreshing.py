@@ -16,6 +16,8 @@ from ukemi.files import solids
 from ukemi.maths import spatial
 from ukemi.mechanics.dynamics import smooth
 from ukemi.mechanics.kinematics import kinematics, point_jacobian
+from ukemi.mechanics.tendons.paths import tendon_lengths
+from ukemi.mechanics.transmissions import transmission
 from ukemi.model.checks import check_model
 from ukemi.model.records import Bodies, Geoms, Model
 from ukemi.model.tree import BALL, FREE
@@ -30,8 +32,10 @@ def refresh(model: Model, *, inertias: bool = True) -> Model:
     [kg m²] from the density [kg/m³], size, pos and quat of their geoms: change those, since changes of such a body's
     own mass are overwritten. All other bodies (inertia given in the file, from a mesh, or loaded from a
     `mujoco.MjModel`) keep mass and inertia as they are, and so do all with `inertias=False`. Then
-    `bodies.invweight` and `joints.invweight`, which scale the softness of constraints, follow from the mass matrix
-    at qpos0. Frames, qpos0 and anchors of equality constraints are not touched.
+    `bodies.invweight`, `joints.invweight` and `tendons.invweight`, which scale the softness of constraints, follow from
+    the mass matrix at qpos0, as do `actuators.acc0` of muscles, and `tendons.length0` from the way that tendons take
+    there. Frames, qpos0, anchors of equality constraints and `geoms.fluid_inertia`, which derives from shapes, are not
+    touched.
 
     Args:
         model: the robot, some of whose fields have changed.
@@ -48,11 +52,13 @@ def refresh(model: Model, *, inertias: bool = True) -> Model:
             _check_drag(model)
         new = _from_geoms(model.geoms, model.bodies)
         model = dataclasses.replace(model, bodies=dataclasses.replace(model.bodies, **new._asdict()))
-    bodies, joints = _inverse_weights(model)
+    found = _inverse_weights(model)
     return dataclasses.replace(
         model,
-        bodies=dataclasses.replace(model.bodies, invweight=bodies),
-        joints=dataclasses.replace(model.joints, invweight=joints),
+        bodies=dataclasses.replace(model.bodies, invweight=found.bodies),
+        joints=dataclasses.replace(model.joints, invweight=found.joints),
+        tendons=dataclasses.replace(model.tendons, invweight=found.tendons, length0=found.lengths),
+        actuators=dataclasses.replace(model.actuators, acc0=found.actuators),
     )
 
 
@@ -110,6 +116,7 @@ def _check_drag(model: Model) -> None:
     """Refuse bodies in a fluid whose axes `iquat` are not, or may not stay, their principal axes."""
     geoms, bodies = model.geoms, model.bodies
     turned = bodies.layout.inferred & (_only_geom(geoms, bodies) < 0)
+    turned[geoms.layout.body[geoms.layout.ellipsoids]] = False  # which the fluid presses on in their own axes
     leaves = (geoms.size, geoms.pos, geoms.quat, geoms.density, bodies.iquat)
     if not any(isinstance(leaf, Tracer) for leaf in leaves):
         size, pos, quat, density, axes = (np.asarray(leaf, np.float64) for leaf in leaves)
@@ -129,16 +136,28 @@ def _check_drag(model: Model) -> None:
 # ---- inverse weights -------------------------------------------------------------------------------------------
 
 
+class _Weights(NamedTuple):
+    """Inverse weights at qpos0, and what else is known there."""
+
+    bodies: Array  # (nb, 2)
+    joints: Array  # (nv,)
+    tendons: Array  # (nt,)
+    lengths: Array  # (nt,) of tendons
+    actuators: Array  # (nu,) acceleration by a unit force
+
+
 @eqx.filter_jit
-def _inverse_weights(model: Model) -> tuple[Array, Array]:
-    """Inverse weights of the bodies (nb, 2) and of the dofs (nv,), as MuJoCo's mj_setConst has them at qpos0.
+def _inverse_weights(model: Model) -> _Weights:
+    """Inverse weights as MuJoCo's mj_setConst has them at qpos0.
 
     Of a body: the mean over directions of J M⁻¹ Jᵀ at its centre of mass, for translation [1/kg] and rotation
-    [1/(kg m²)]. Of a dof: the mean of M⁻¹'s diagonal over the translations or rotations of its joint.
+    [1/(kg m²)]. Of a dof: the mean of M⁻¹'s diagonal over the translations or rotations of its joint. Of a tendon:
+    J M⁻¹ Jᵀ. Of an actuator: |M⁻¹ Jᵀ|.
     """
     tree, q = model.tree, model.joints.qpos0
     if not tree.nv:
-        return jnp.zeros_like(model.bodies.invweight), jnp.zeros_like(model.joints.invweight)
+        still = model.tendons.invweight, model.tendons.length0, model.actuators.acc0
+        return _Weights(jnp.zeros_like(model.bodies.invweight), jnp.zeros_like(model.joints.invweight), *still)
     kin = kinematics(model, q)
     factor = jnp.linalg.cholesky(smooth(model, kin, jnp.zeros(tree.nv, q.dtype)).M)
     inverse = cho_solve((factor, True), jnp.eye(tree.nv, dtype=q.dtype))
@@ -150,7 +169,12 @@ def _inverse_weights(model: Model) -> tuple[Array, Array]:
     slides = model.bodies.layout.sliding
     plain = 1 / jnp.maximum(jnp.where(slides, model.bodies.mass, 1.0), TINY)
     bodies = jnp.where(slides[:, None], jnp.stack([plain, jnp.zeros_like(plain)], -1), bodies)
-    return bodies, jnp.where(slides[tree.dof_body], plain[tree.dof_body], joints)
+    joints = jnp.where(slides[tree.dof_body], plain[tree.dof_body], joints)
+    length, moment = tendon_lengths(model, kin, q)
+    acc0 = model.actuators.acc0
+    if model.nu:
+        acc0 = spatial.safe_norm(transmission(model, kin, q)[1] @ inverse)
+    return _Weights(bodies, joints, ((moment @ inverse) * moment).sum(-1), length, acc0)
 
 
 def _joint_mean(model: Model) -> np.ndarray:

@@ -12,8 +12,9 @@ import mujoco
 import numpy as np
 
 from ukemi.collide.kinds import KINDS
-from ukemi.collide.primitives import PAIRS
+from ukemi.collide.primitives import COLLIDING, PAIRS
 from ukemi.files.pairs import kinds_of
+from ukemi.files.sensing import unread
 
 _Geom, _Trn, _Dyn = mujoco.mjtGeom, mujoco.mjtTrn, mujoco.mjtDyn
 _Gain, _Bias, _Eq = mujoco.mjtGain, mujoco.mjtBias, mujoco.mjtEq
@@ -25,12 +26,11 @@ def _values(kind: type, prefix: str, names: str) -> frozenset[int]:
     return frozenset(int(getattr(kind, prefix + name)) for name in names.split())
 
 
-COLLIDING = {kind for pair in PAIRS for kind in pair}
-TRANSMISSIONS = _values(_Trn, "mjTRN_", "JOINT JOINTINPARENT SITE")
-ACTIVATIONS = _values(_Dyn, "mjDYN_", "NONE INTEGRATOR FILTER FILTEREXACT")
-GAINS = _values(_Gain, "mjGAIN_", "FIXED AFFINE")
-BIASES = _values(_Bias, "mjBIAS_", "NONE AFFINE")
-EQUALITIES = _values(_Eq, "mjEQ_", "CONNECT WELD JOINT")
+TRANSMISSIONS = _values(_Trn, "mjTRN_", "JOINT JOINTINPARENT SITE TENDON")
+ACTIVATIONS = _values(_Dyn, "mjDYN_", "NONE INTEGRATOR FILTER FILTEREXACT MUSCLE")
+GAINS = _values(_Gain, "mjGAIN_", "FIXED AFFINE MUSCLE")
+BIASES = _values(_Bias, "mjBIAS_", "NONE AFFINE MUSCLE")
+EQUALITIES = _values(_Eq, "mjEQ_", "CONNECT WELD JOINT TENDON")
 INTEGRATORS = _values(_Integrator, "mjINT_", "EULER RK4 IMPLICIT IMPLICITFAST")
 
 # Disable flags that the engine honours, and those that select an algorithm and not the motion.
@@ -45,10 +45,10 @@ _HONOURED = STEP_FLAGS | _values(_Disable, "mjDSBL_", "FILTERPARENT")
 _HARMLESS = _values(_Disable, "mjDSBL_", "SENSOR MIDPHASE AUTORESET ISLAND")
 # These two change the contacts of pairs for which MuJoCo has no closed form, and nothing else.
 _CONVEX_FLAGS = _values(_Disable, "mjDSBL_", "NATIVECCD MULTICCD")
+_HONOURED_ENABLE = _values(_Enable, "mjENBL_", "OVERRIDE")
 # fwdinv only records statistics; invdiscrete only reinterprets the input of inverse dynamics; ipc is a mode of flexes.
 _HARMLESS_ENABLE = _values(_Enable, "mjENBL_", "ENERGY FWDINV INVDISCRETE IPC")
 _REFUSED_ENABLE = {
-    int(_Enable.mjENBL_OVERRIDE): "option flag 'override' (global contact parameters): set them on the geoms instead",
     int(_Enable.mjENBL_SLEEP): "option flag 'sleep': bodies never sleep here",
     int(_Enable.mjENBL_DIAGEXACT): "option flag 'diagexact': constraint inertia is approximated body by body here",
     int(_Enable.mjENBL_SPECULATIVE): "option flag 'speculative' (speculative contacts)",
@@ -64,9 +64,8 @@ def unsupported(m: mujoco.MjModel) -> list[str]:
 
 
 def ignored(m: mujoco.MjModel) -> list[str]:
-    """What loads without having any effect in Ukemi: sensors, cameras, lights, visual-only meshes and the like."""
+    """What loads without having any effect in Ukemi: cameras, lights, visual-only meshes, sensors not read."""
     counts = {
-        "sensor": m.nsensor,
         "camera": m.ncam,
         "light": m.nlight,
         "texture": m.ntex,
@@ -80,15 +79,21 @@ def ignored(m: mujoco.MjModel) -> list[str]:
     visual = ~_is_kind(m, COLLIDING) & ~collision_candidates(m).any(axis=1)
     if visual.any():
         lines.append(f"{visual.sum()} visual-only geom{'' if visual.sum() == 1 else 's'} (meshes, height fields)")
-    lines += [f"{_name(m, 'tendon', i)}: exerts no force" for i in range(m.ntendon) if not _tendon_acts(m, i)]
     for i in range(m.neq):
         if m.eq_type[i] not in EQUALITIES and not m.eq_active0[i]:
             lines.append(f"{_name(m, 'equality', i)}: inactive")
-    return lines
+    return lines + unread(m)
 
 
 def _gives_restitution(m: mujoco.MjModel, kind) -> bool:
     return mujoco.mj_name2id(m, kind, "restitution") >= 0
+
+
+def switched_off(m: mujoco.MjModel) -> np.ndarray:
+    """Actuators (nu,) bool of groups that the file switches off; numbers that no bit stands for cannot be."""
+    group = np.array(m.actuator_group)
+    bit = 1 << np.clip(group, 0, 30)
+    return (group >= 0) & (group <= 30) & ((m.opt.disableactuator & bit) != 0)
 
 
 def collision_candidates(m: mujoco.MjModel) -> np.ndarray:
@@ -140,16 +145,13 @@ def _options(m: mujoco.MjModel) -> Iterator[str]:
         yield f"option integrator '{_enum(_Integrator, opt.integrator, 'mjINT_')}'"
     if opt.noslip_iterations > 0:
         yield f"option noslip_iterations={opt.noslip_iterations}: there is no noslip solver"
-    groups = [g for g in range(31) if opt.disableactuator & 1 << g and (m.actuator_group == g).any()]
-    if groups:
-        yield f"option actuatorgroupdisable: actuators of group(s) {', '.join(map(str, groups))} are switched off"
     unknown = opt.disableflags & ~sum(_HONOURED | _HARMLESS | _CONVEX_FLAGS)
     if unknown:
         yield f"option flag: unknown disable bits {unknown:#x}"
     for bit, reason in _REFUSED_ENABLE.items():
         if opt.enableflags & bit:
             yield reason
-    unknown = opt.enableflags & ~sum(_HARMLESS_ENABLE | _REFUSED_ENABLE.keys())
+    unknown = opt.enableflags & ~sum(_HONOURED_ENABLE | _HARMLESS_ENABLE | _REFUSED_ENABLE.keys())
     if unknown:
         yield f"option flag: unknown enable bits {unknown:#x}"
 
@@ -197,17 +199,19 @@ def _actuator_types(m: mujoco.MjModel, i: int) -> Iterator[str]:
         yield f"bias type '{_enum(_Bias, m.actuator_biastype[i], 'mjBIAS_')}'"
 
 
-def _tendon_acts(m: mujoco.MjModel, i: int) -> bool:
-    """Whether a tendon exerts a force of its own; one that only measures or transmits does not."""
-    passive = (m.tendon_stiffness, m.tendon_damping, m.tendon_frictionloss, m.tendon_armature, m.tendon_limited)
-    polynomial = (m.tendon_stiffnesspoly, m.tendon_dampingpoly)
-    return any(field[i] for field in passive) or any(field[i].any() for field in polynomial)
-
-
 def _tendons(m: mujoco.MjModel) -> Iterator[str]:
     for i in range(m.ntendon):
-        if _tendon_acts(m, i):
-            yield f"{_name(m, 'tendon', i)}: has a spring, damper, friction, armature or limit"
+        reasons = []
+        if m.tendon_stiffnesspoly[i].any():
+            reasons.append("stiffness of higher than first order")
+        if m.tendon_dampingpoly[i].any():
+            reasons.append("damping of higher than first order")
+        if m.tendon_plasticadr[i] >= 0:
+            reasons.append("springyield (plastic spring)")
+        if m.tendon_armature[i]:
+            reasons.append("armature")
+        if reasons:
+            yield f"{_name(m, 'tendon', i)}: {', '.join(reasons)}"
 
 
 def _equalities(m: mujoco.MjModel) -> Iterator[str]:
@@ -228,9 +232,10 @@ def _plugins(m: mujoco.MjModel) -> Iterator[str]:
 
 
 def _fluid(m: mujoco.MjModel) -> Iterator[str]:
+    # Files say 0 or 1; of other numbers MuJoCo's force and its slope do not belong together.
     if m.nv and (m.opt.density or m.opt.viscosity):
-        for i in np.flatnonzero(m.geom_fluid[:, 0] > 0).tolist():
-            yield f"{_name(m, 'geom', i)}: fluidshape 'ellipsoid' (inertia-box fluid forces are supported)"
+        for i in np.flatnonzero((m.geom_fluid[:, 0] != 0) & (m.geom_fluid[:, 0] != 1)).tolist():
+            yield f"{_name(m, 'geom', i)}: interaction with the fluid of {m.geom_fluid[i, 0]:g}, neither 0 nor 1"
 
 
 def _geoms(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:

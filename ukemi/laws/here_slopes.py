@@ -13,7 +13,7 @@ from ukemi.collide.response import responses
 from ukemi.collide.shapes import Shape, shapes_at
 from ukemi.constraints.contact_slopes import Follow, still_groups
 from ukemi.laws.here import Here, applied
-from ukemi.mechanics.force_slopes import ForceSlopes, force_slopes, has_plain_forces
+from ukemi.mechanics.force_slopes import ForceSlopes, force_pull, force_slopes, has_plain_forces
 from ukemi.mechanics.kinematics import (
     Kinematics,
     carry,
@@ -49,6 +49,11 @@ def applied_slopes(here: Here) -> ForceSlopes:
     if not applies_plain_forces(here):
         return columns_of(applied, here)
     return force_slopes(here.model, here.kin, here.q, here.v, here.act, cast(Array, here.inputs.ctrl))
+
+
+def applied_pull(here: Here, w: Array) -> ForceSlopes:
+    """wᵀ times those in closed form."""
+    return force_pull(here.model, here.kin, here.q, here.v, here.act, cast(Array, here.inputs.ctrl), w)
 
 
 def columns_of(function, here: Here) -> ForceSlopes:

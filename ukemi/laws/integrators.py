@@ -23,14 +23,13 @@ from ukemi.mechanics.dynamics import bias_slope
 from ukemi.mechanics.forces import (
     Actuation,
     activation_motion,
-    acts_on_joints,
     hold_activation,
     next_activation,
-    on_joints,
     passive_slope,
     wrap_activation,
 )
 from ukemi.mechanics.kinematics import Kinematics, Velocities, coordinate_rate, integrate, integrate_slopes
+from ukemi.mechanics.transmissions import acts_on_joints, on_joints
 from ukemi.model.records import Input, Model, State
 from ukemi.xla.stages import compact
 
@@ -68,30 +67,28 @@ class Integrator:
 
     def takes_forces_of_joints(self, model: Model) -> bool:
         """Whether what is taken are slopes of passive forces, and of actuators with constant moments, alone."""
-        return self.takes_forces and not self.takes_bias and acts_on_joints(model) and not len(model.bodies.layout.free)
+        of_joints = acts_on_joints(model) and not model.tendons.layout.damped
+        return self.takes_forces and not self.takes_bias and of_joints and not len(model.bodies.layout.free)
 
     def slope(self, model: Model, kin: Kinematics, velocity: Velocities, v: Array, drive: Actuation) -> Slope:
         """Slope of the forces that are taken implicitly."""
         if not self.takes_forces:
             return Slope(-jnp.diag(model.joints.damping), None)
         related = model.tree.anc | model.tree.anc.T  # dofs that M couples
-        D = on_joints(model, drive.moment, drive.slope) + passive_slope(model, kin, v)
+        D = on_joints(model, drive.moment, drive.slope) + passive_slope(model, kin, v, symmetric=not self.takes_bias)
         D = jnp.where(related, D, 0.0)
         if self.takes_bias:
             return Slope(D, bias_slope(model, kin, velocity))
         if not len(model.bodies.layout.free):
             return Slope(D, None)
-        mask = np.zeros((model.nv, model.nv), bool)
-        dofs = _free_dofs(model)
-        mask[dofs[:, :, None], dofs[:, None, :]] = True
-        return Slope(D, jnp.where(mask, bias_slope(model, kin, velocity), 0.0))
+        return Slope(D, jnp.where(_free_blocks(model), bias_slope(model, kin, velocity), 0.0))
 
     def product(self, model: Model, kin: Kinematics, velocity: Velocities, v: Array, drive: Actuation, e: Array):
         """(D − C) e (nv,), for derivatives without matrices where the actuators drive joints."""
         if not self.takes_forces:
             return -model.joints.damping * e
         if self.takes_forces_of_joints(model):
-            return drive.resistance(e) + passive_slope(model, kin, v) @ e
+            return drive.resistance(e) + passive_slope(model, kin, v, symmetric=True) @ e
         slope = self.slope(model, kin, velocity, v, drive)
         return slope.force @ e if slope.bias is None else slope.force @ e - slope.bias @ e
 
@@ -101,9 +98,11 @@ class Integrator:
         M_hat = M - h * slope.force
         if self.takes_bias:
             return jnp.linalg.solve(M_hat + h * cast(Array, slope.bias), force)
-        out = jsl.cho_solve((lax.linalg.cholesky(M_hat, symmetrize_input=False), True), force)
         if slope.bias is None:
-            return out
+            return jsl.cho_solve((lax.linalg.cholesky(M_hat, symmetrize_input=False), True), force)
+        # blocks of bodies that float alone need be neither symmetric nor definite
+        others = jnp.where(_free_blocks(model), M, M_hat)
+        out = jsl.cho_solve((lax.linalg.cholesky(others, symmetrize_input=False), True), force)
         dofs = jnp.asarray(_free_dofs(model))
         block = (M_hat + h * slope.bias)[dofs[:, :, None], dofs[:, None, :]]
         alone = jnp.linalg.solve(block, force[dofs][..., None])[..., 0]
@@ -139,6 +138,13 @@ def _free_dofs(model: Model) -> np.ndarray:
     """(n, 6) dofs of the bodies that float alone."""
     joints = model.tree.slots[model.bodies.layout.free, 0]
     return model.tree.joint_dof[joints][:, None] + np.arange(6)
+
+
+def _free_blocks(model: Model) -> np.ndarray:
+    """(nv, nv) bool: both dofs are of the same of these bodies."""
+    mask, dofs = np.zeros((model.nv, model.nv), bool), _free_dofs(model)
+    mask[dofs[:, :, None], dofs[:, None, :]] = True
+    return mask
 
 
 # ---- moving on ---------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """What every contact law offers."""
 
 import abc
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import equinox as eqx
 import jax
@@ -9,11 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ukemi.collide.detect import Contacts
 from ukemi.errors import InputError
 from ukemi.implicit.rules import Rule
 from ukemi.mechanics.energy import Energy, Momentum, mechanical_energy, mechanical_momentum
 from ukemi.mechanics.kinematics import coordinate_rate, tangent_vector
 from ukemi.model.records import Input, Model, State
+
+
+class Loads(NamedTuple):
+    """How joints accelerate, and what rows of constraints do to them."""
+
+    acceleration: Array  # (nv,)
+    contacts: Contacts
+    force: Array  # (total,) of all rows, in the order of `constraints.rows`; of contacts in their frames
 
 
 class Method(eqx.Module):
@@ -27,6 +36,11 @@ class Method(eqx.Module):
 
     def check_times(self, model: Model, steps: int) -> None:
         """Refuse what a rollout of so many steps cannot return."""
+
+    @property
+    def ends_steps(self) -> bool:
+        """Whether the states of a rollout are the ends of its time steps."""
+        return True
 
     def saved(self, model: Model, state: State, states: State, inputs: Input) -> State:
         """What a rollout from `state` through `states` under inputs (T, ...) returns: each end of a time step."""
@@ -53,6 +67,14 @@ class Method(eqx.Module):
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Any, Array]:
         """Contacts, and their forces (nc, dim) in the contacts' frames."""
         self._lacks("uk.contacts")
+
+    def acceleration(self, model: Model, state: State, inputs: Input) -> Array:
+        """Acceleration (nv,) that sensors feel: of laws of impulses the mean over the step, (v⁺ − v)/h."""
+        return (self.step(model, state, inputs).v - state.v) / model.options.timestep
+
+    def loads(self, model: Model, state: State, inputs: Input) -> Loads:
+        """The same with the forces of all rows, of laws of impulses their means over the step."""
+        self._lacks("forces to uk.sensors", "uk.Soft(...) does, and names=(...) asks for other sensors alone")
 
     def energy(self, model: Model, state: State) -> Energy:
         """Mechanical energy where the law has states."""

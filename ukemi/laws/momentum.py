@@ -13,8 +13,8 @@ from ukemi.laws.here import Here, applied, forces
 from ukemi.laws.integrators import INTEGRATORS, damps_joints
 from ukemi.maths.systems import eliminate
 from ukemi.mechanics.dynamics import motion_force, smooth
-from ukemi.mechanics.forces import on_joints
 from ukemi.mechanics.kinematics import Velocities, velocities
+from ukemi.mechanics.transmissions import on_joints
 from ukemi.model.records import Model
 
 

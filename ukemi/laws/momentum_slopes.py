@@ -10,7 +10,7 @@ from ukemi.laws.here import Here
 from ukemi.laws.here_slopes import applied_slopes, columns_of
 from ukemi.laws.momentum import damped_by_servos, damps_by_servos
 from ukemi.mechanics.dynamics import motion_slopes
-from ukemi.mechanics.force_slopes import damping_slopes, has_plain_forces
+from ukemi.mechanics.force_slopes import damping_slopes, has_constant_damping
 from ukemi.mechanics.kinematics import Velocities
 
 
@@ -28,6 +28,6 @@ def missing_slopes(here: Here, e: Array, M: Array, velocity: Velocities) -> Arra
 def servo_slopes(x: Array, here: Here) -> Array:
     """Slopes (nv, 2nv + na + nu) of the servos' part of D x."""
     model, kin, _, q, v, act, _, inputs = here
-    if has_plain_forces(model):
+    if has_constant_damping(model):
         return -jnp.concatenate(damping_slopes(model, kin, q, v, act, cast(Array, inputs.ctrl), x), -1)
     return jnp.concatenate(columns_of(partial(damped_by_servos, x), here), -1)

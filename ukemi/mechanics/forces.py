@@ -1,18 +1,21 @@
 """Forces that are not constraints: actuators, springs, dampers, gravity compensation, applied wrenches."""
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
-from ukemi.maths.gathers import mix, pick, pick_rows
+from ukemi.maths.gathers import mix, pick_rows
 from ukemi.mechanics.dynamics import gravity
 from ukemi.mechanics.fluid import fluid_force, fluid_slope
-from ukemi.mechanics.kinematics import Kinematics, difference, point_jacobian, site_frames
+from ukemi.mechanics.kinematics import Kinematics, difference
+from ukemi.mechanics.muscles import muscle_bias, muscle_gain, muscle_rate, muscles_of
+from ukemi.mechanics.tendons.paths import tendon_lengths, tendon_moments
+from ukemi.mechanics.tendons.springs import is_elastic, tendon_energy, tendon_pull, within
+from ukemi.mechanics.transmissions import at_joints, transmission
 from ukemi.model.records import Input, Model
-from ukemi.model.tree import BALL, FREE
 
 # ---- actuators -----------------------------------------------------------------------------------------------
 
@@ -45,6 +48,7 @@ def actuation(model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctr
         none = jnp.zeros_like(length)
         return Actuation(length, velocity, none, moment, jnp.zeros_like(act), jnp.zeros_like(v), none)
     force, slope, act_dot = actuator_force(model, length, velocity, act, ctrl)
+    force, slope = within(model, force, slope)
     qfrc = force @ moment + held
     limited = model.joints.layout.force_limited[model.tree.dof_joint]
     if limited.any():
@@ -63,7 +67,17 @@ def actuator_force(model: Model, length: Array, velocity: Array, act: Array, ctr
     signal = _signal(model, length, act, act_dot, ctrl)
     gain = actuators.gain[:, 0] + actuators.gain[:, 1] * length + actuators.gain[:, 2] * velocity
     bias = actuators.bias[:, 0] + actuators.bias[:, 1] * length + actuators.bias[:, 2] * velocity
-    force, slope = gain * signal + bias, actuators.gain[:, 2] * signal + actuators.bias[:, 2]
+    gain_slope, bias_slope = actuators.gain[:, 2], actuators.bias[:, 2]
+    if layout.muscle_gains.any():
+        k = np.nonzero(layout.muscle_gains)[0]
+        active = muscle_gain(muscles_of(actuators.muscle_gain[k], actuators, k), length[k], velocity[k])
+        gain, gain_slope = gain.at[k].set(active[0]), gain_slope.at[k].set(active[1])
+    if layout.muscle_biases.any():
+        k = np.nonzero(layout.muscle_biases)[0]
+        bias = bias.at[k].set(muscle_bias(muscles_of(actuators.muscle_bias[k], actuators, k), length[k]))
+    force, slope = gain * signal + bias, gain_slope * signal + bias_slope
+    if layout.off.any():  # their range, if it leaves zero out, holds all the same
+        force, slope = (jnp.where(layout.off, 0.0, x) for x in (force, slope))
     if layout.force_limited.any():
         low, high = actuators.force_range.T
         slope = jnp.where(layout.force_limited & ((force <= low) | (force >= high)), 0.0, slope)
@@ -106,7 +120,7 @@ def activation_motion(model: Model, kin, q, act: Array, ctrl: Array) -> tuple[Ar
 def drives(model: Model) -> np.ndarray:
     """Mask (nu, nv): the actuator's transmission is the joint of this dof."""
     layout = model.actuators.layout
-    joint = np.where(np.array(layout.transmission) == "site", -1, layout.target[:, 0])
+    joint = np.where(at_joints(layout), layout.target[:, 0], -1)
     return joint[:, None] == model.tree.dof_joint
 
 
@@ -144,15 +158,20 @@ def _owners(model: Model) -> np.ndarray:
 
 
 def activation_rate(model: Model, act: Array, ctrl: Array) -> Array:
-    """Rate of the activations (na,): integrator, or first-order filter of the control."""
+    """Rate of the activations (na,): integrator, first-order filter of the control, or a muscle's; none if off."""
     owner = _owners(model)
     if not len(owner):
         return jnp.zeros_like(act)
-    filters = np.array([model.actuators.layout.dynamics[k] != "integrator" for k in owner])
+    kinds = np.array([model.actuators.layout.dynamics[k] for k in owner])
+    filters, muscles = np.isin(kinds, ("filter", "filterexact")), kinds == "muscle"
     tau = jnp.where(filters, model.actuators.time_constant[owner], 1.0)
     # a filter takes the short way round
     target = _unwind(model, ctrl, _by_actuator(model, act))[owner]
-    return jnp.where(filters, (target - act) / tau, ctrl[owner])
+    rate = jnp.where(filters, (target - act) / tau, ctrl[owner])
+    if muscles.any():
+        rate = jnp.where(muscles, muscle_rate(ctrl[owner], act, model.actuators.muscle_time[owner]), rate)
+    off = model.actuators.layout.off[owner]
+    return jnp.where(off, 0.0, rate) if off.any() else rate
 
 
 def next_activation(model: Model, act: Array, act_dot: Array) -> Array:
@@ -201,108 +220,6 @@ def _by_actuator(model: Model, act: Array) -> Array:
     return jnp.where(index >= 0, act[np.maximum(index, 0)], 0.0)
 
 
-# ---- transmissions -----------------------------------------------------------------------------------------
-
-
-def transmission(model: Model, kin: Kinematics, q: Array) -> tuple[Array, Array]:
-    """Length (nu,) and moment (nu, nv) of every actuator."""
-    layout, tree = model.actuators.layout, model.tree
-    kinds = np.array(layout.transmission)
-    target = np.where(kinds == "site", 0, layout.target[:, 0])
-    joint_type = tree.joint_type[target] if tree.nj else np.zeros(model.nu, int)
-    classes = [
-        (_scalar_transmission, (kinds != "site") & (joint_type != FREE) & (joint_type != BALL)),
-        (_ball_transmission, (kinds != "site") & (joint_type == BALL)),
-        (_free_transmission, (kinds != "site") & (joint_type == FREE)),
-        (_site_transmission, (kinds == "site") & (layout.target[:, 1] < 0)),
-        (_relative_transmission, (kinds == "site") & (layout.target[:, 1] >= 0)),
-    ]
-    parts, order = [], []
-    for function, mask in classes:
-        index = np.nonzero(mask)[0]
-        if len(index):
-            parts.append(function(model, kin, q, index))
-            order.append(index)
-    back = np.argsort(np.concatenate(order))
-    length, moment = (jnp.concatenate(part) for part in zip(*parts, strict=True))
-    return (length, moment) if (back == np.arange(len(back))).all() else (length[back], moment[back])
-
-
-def acts_on_joints(model: Model) -> bool:
-    """Whether all actuators drive hinges or slides, whose moments are constant."""
-    layout = model.actuators.layout
-    if "site" in layout.transmission:
-        return False
-    return not model.nu or not np.isin(model.tree.joint_type[layout.target[:, 0]], (FREE, BALL)).any()
-
-
-def on_joints(model: Model, moment: Array, slope: Array) -> Array:
-    """momentᵀ diag(slope) moment (nv, nv); on hinges and slides, of which each is one dof, a diagonal."""
-    if acts_on_joints(model):
-        return jnp.diag((moment**2 * slope[:, None]).sum(0))
-    return (moment.T * slope) @ moment
-
-
-def _select(model: Model, index: np.ndarray, offset: int = 0) -> np.ndarray:
-    """One-hot rows (n, nv) of the first dof of each actuator's joint, plus an offset."""
-    dof = model.tree.joint_dof[model.actuators.layout.target[index, 0]] + offset
-    return np.arange(model.nv) == dof[:, None]
-
-
-def _scalar_transmission(model: Model, kin, q: Array, index: np.ndarray) -> tuple[Array, Array]:
-    gear = model.actuators.gear[index, 0]
-    adr = model.tree.joint_qpos[model.actuators.layout.target[index, 0]]
-    return pick(q, adr) * gear, gear[:, None] * _select(model, index)
-
-
-def _in_parent(model: Model, index: np.ndarray) -> np.ndarray:
-    return np.array([model.actuators.layout.transmission[k] == "jointinparent" for k in index])[:, None]
-
-
-def _ball_transmission(model: Model, kin, q: Array, index: np.ndarray) -> tuple[Array, Array]:
-    adr = model.tree.joint_qpos[model.actuators.layout.target[index, 0]]
-    quat = spatial.quat_normalize(q[adr[:, None] + np.arange(4)])
-    gear = model.actuators.gear[index, :3]
-    axis = jnp.where(_in_parent(model, index), spatial.rotate(spatial.quat_conj(quat), gear), gear)
-    moment = cast(Array, sum(axis[:, k, None] * _select(model, index, k) for k in range(3)))
-    return (spatial.quat_log(quat) * axis).sum(-1), moment
-
-
-def _free_transmission(model: Model, kin, q: Array, index: np.ndarray) -> tuple[Array, Array]:
-    adr = model.tree.joint_qpos[model.actuators.layout.target[index, 0]] + 3
-    quat = spatial.quat_normalize(q[adr[:, None] + np.arange(4)])
-    gear = model.actuators.gear[index]
-    turn = jnp.where(_in_parent(model, index), spatial.rotate(spatial.quat_conj(quat), gear[:, 3:]), gear[:, 3:])
-    axis = jnp.concatenate([gear[:, :3], turn], -1)
-    moment = cast(Array, sum(axis[:, k, None] * _select(model, index, k) for k in range(6)))
-    return jnp.zeros(len(index), q.dtype), moment  # a free joint has no meaningful length
-
-
-def _site_transmission(model: Model, kin: Kinematics, q: Array, index: np.ndarray) -> tuple[Array, Array]:
-    """Wrench fixed to a site, as of jets and propellers."""
-    site = model.actuators.layout.target[index, 0]
-    pos, quat = site_frames(model, kin)
-    gear = model.actuators.gear[index]
-    force, torque = spatial.rotate(quat[site], gear[:, :3]), spatial.rotate(quat[site], gear[:, 3:])
-    J = point_jacobian(model.tree, kin, model.sites.layout.body[site], pos[site])
-    return jnp.zeros(len(index), q.dtype), jnp.einsum("nkv,nk->nv", J, jnp.concatenate([torque, force], -1))
-
-
-def _relative_transmission(model: Model, kin: Kinematics, q: Array, index: np.ndarray) -> tuple[Array, Array]:
-    """Pose of a site in the frame of a reference site, projected on the gear."""
-    site, base = model.actuators.layout.target[index].T
-    pos, quat = site_frames(model, kin)
-    body = model.sites.layout.body
-    gear = model.actuators.gear[index]
-    apart = spatial.rotate(spatial.quat_conj(quat[base]), pos[site] - pos[base])
-    angle = spatial.quat_sub(quat[site], quat[base])
-    wrench = jnp.concatenate([spatial.rotate(quat[base], gear[:, 3:]), spatial.rotate(quat[base], gear[:, :3])], -1)
-    shared = (model.tree.moves[body[site]] & model.tree.moves[body[base]])[:, None]
-    J = point_jacobian(model.tree, kin, body[site], pos[site]) - point_jacobian(model.tree, kin, body[base], pos[base])
-    moment = jnp.einsum("nkv,nk->nv", jnp.where(shared, 0.0, J), wrench)
-    return (apart * gear[:, :3]).sum(-1) + (angle * gear[:, 3:]).sum(-1), moment
-
-
 # ---- passive and applied forces ------------------------------------------------------------------------------------
 
 
@@ -324,6 +241,9 @@ def passive(model: Model, kin: Kinematics, q: Array, v: Array) -> Passive:
         qfrc = qfrc - joints.stiffness[model.tree.dof_joint] * _stretch(model, q)
     if joints.layout.damped and "damper" not in disabled:
         qfrc = qfrc - joints.damping * v
+    if is_elastic(model):
+        length, moment = tendon_lengths(model, kin, q)
+        qfrc = qfrc + tendon_pull(model, length, moment @ v) @ moment
     if model.options.layout.fluid:
         qfrc = qfrc + fluid_force(model, kin, v)
     if not model.bodies.layout.compensated or "gravity" in disabled:
@@ -334,14 +254,17 @@ def passive(model: Model, kin: Kinematics, q: Array, v: Array) -> Passive:
     return Passive(qfrc + jnp.where(actuated, 0.0, held), jnp.where(actuated, held, 0.0))
 
 
-def passive_slope(model: Model, kin: Kinematics, v: Array) -> Array:
-    """∂(passive forces)/∂v (nv, nv): what the implicit integrators treat implicitly."""
+def passive_slope(model: Model, kin: Kinematics, v: Array, *, symmetric: bool = False) -> Array:
+    """∂(passive forces)/∂v (nv, nv): what implicit integrators treat implicitly; `symmetric`, see `fluid_slope`."""
     disabled = model.options.layout.disabled
     slope = jnp.zeros((model.nv, model.nv), v.dtype)
     if "damper" not in disabled:
         slope = slope - jnp.diag(model.joints.damping)
+        if model.tendons.layout.damped:
+            moment = tendon_moments(model, kin)
+            slope = slope - (moment.T * model.tendons.damping) @ moment
     if model.options.layout.fluid and not ("spring" in disabled and "damper" in disabled):
-        slope = slope + fluid_slope(model, kin, v)
+        slope = slope + fluid_slope(model, kin, v, symmetric=symmetric)
     return slope
 
 
@@ -350,11 +273,16 @@ def _stretch(model: Model, q: Array) -> Array:
     return difference(model.tree, q, model.joints.qpos_spring, turned=model.joints.layout.turning_springs)
 
 
-def spring_energy(model: Model, q: Array) -> Array:
-    """Potential energy of the joint springs [J]."""
-    if not model.joints.layout.springs or "spring" in model.options.layout.disabled:
-        return jnp.zeros((), q.dtype)
-    return 0.5 * (model.joints.stiffness[model.tree.dof_joint] * _stretch(model, q) ** 2).sum()
+def spring_energy(model: Model, kin: Kinematics, q: Array) -> Array:
+    """Potential energy of the springs of joints and tendons [J]."""
+    energy = jnp.zeros((), q.dtype)
+    if "spring" in model.options.layout.disabled:
+        return energy
+    if model.joints.layout.springs:
+        energy = energy + 0.5 * (model.joints.stiffness[model.tree.dof_joint] * _stretch(model, q) ** 2).sum()
+    if model.tendons.layout.springs:
+        energy = energy + tendon_energy(model, tendon_lengths(model, kin, q).length)
+    return energy
 
 
 def body_wrench(model: Model, kin: Kinematics, xfrc: Array) -> Array:

@@ -216,6 +216,12 @@ def site_frames(model: Model, kin: Kinematics) -> tuple[Array, Array]:
     return frames(kin, model.sites.layout.body, model.sites.pos, model.sites.quat)
 
 
+def site_points(model: Model, kin: Kinematics, sites: np.ndarray) -> Array:
+    """World positions (n, 3) of some of the sites."""
+    body = model.sites.layout.body[sites]
+    return pick_rows(kin.pos, body) + spatial.apply(pick_rows(kin.mat, body), model.sites.pos[sites])
+
+
 # ---- velocities -------------------------------------------------------------------------------------------------
 
 

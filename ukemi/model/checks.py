@@ -87,9 +87,13 @@ def _sizes(model: Model) -> tuple[tuple[str, int], ...]:
         "ns": len(model.sites.layout.body),
         "np": (*np.shape(model.pairs.margin), 0)[0],  # no layout knows it: the fields must agree
         "ne": len(model.equalities.layout.type),
+        "nt": len(model.tendons.layout.names),
+        "nterm": len(model.tendons.layout.terms),
+        "npulley": (*np.shape(model.tendons.divisor), 0)[0],
         "nu": model.nu,
         "na": model.na,
         "nm": model.nmocap,
         "nk": len(model.keyframes.names),
+        "nsen": len(model.sensors.layout.names),
     }
     return tuple(sizes.items())

@@ -15,6 +15,8 @@ from jax import Array
 from jaxtyping import Float, Int32
 
 from ukemi import values
+from ukemi.model.sensing import Sensors
+from ukemi.model.tendons import Tendons
 from ukemi.model.tree import Static, Tree
 
 
@@ -91,6 +93,8 @@ class Geoms(eqx.Module):
     density: Float[Array, " ng"]  # of what adds to the mass of a body in `BodyLayout.inferred`, else 0 [kg/m³]
     friction: Float[Array, "ng 3"]  # sliding [-], torsional [m], rolling [m]
     restitution: Float[Array, " ng"]  # of rigid contact laws, 0 to 1; a pair has the larger of the two
+    fluid: Float[Array, "ng 5"]  # of ellipsoids: drag blunt, slender, angular; lift of Kutta, of Magnus [-]
+    fluid_inertia: Float[Array, "ng 6"]  # of the fluid that goes along, per density: turning [m⁵], moving [m³]
     solref: Float[Array, "ng 2"]
     solimp: Float[Array, "ng 5"]
     solmix: Float[Array, " ng"]
@@ -107,6 +111,7 @@ class GeomLayout(Static):
     body: np.ndarray  # (ng,)
     condim: np.ndarray  # (ng,)
     priority: np.ndarray  # (ng,)
+    ellipsoids: np.ndarray  # geoms that a fluid presses on as on ellipsoids, and not on their bodies as boxes
     rgba: np.ndarray  # (ng, 4) for pictures only
     names: tuple[str, ...]
 
@@ -116,14 +121,16 @@ class Sites(eqx.Module):
 
     pos: Float[Array, "ns 3"]
     quat: Float[Array, "ns 4"]
+    size: Float[Array, "ns 3"]  # of the zone that sensors look at, by its type as of geoms [m]
     layout: "SiteLayout" = eqx.field(static=True)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SiteLayout(Static):
-    """Owners and names of the sites."""
+    """Owners, zones and names of the sites."""
 
     body: np.ndarray  # (ns,)
+    type: tuple[str, ...]  # shape of the zone, a kind of geoms
     names: tuple[str, ...]
 
 
@@ -194,14 +201,14 @@ class Equalities(eqx.Module):
 class EqualityLayout(Static):
     """Types and objects of the equality constraints."""
 
-    type: tuple[str, ...]  # connect, weld or joint
-    objects: np.ndarray  # (ne, 2) bodies, sites or joints; -1 where there is none
+    type: tuple[str, ...]  # connect, weld, joint or tendon
+    objects: np.ndarray  # (ne, 2) bodies, sites, joints or tendons; -1 where there is none
     sites: np.ndarray  # (ne,) bool: the objects are sites
     names: tuple[str, ...]
 
 
 class Actuators(eqx.Module):
-    """Actuators: force = gain · (ctrl or act) + bias, each affine in length and velocity."""
+    """Actuators: force = gain · (ctrl or act) + bias, each affine in length and velocity, or a muscle's."""
 
     gain: Float[Array, "nu 3"]  # constant, per length, per velocity
     bias: Float[Array, "nu 3"]  # constant, per length, per velocity
@@ -210,6 +217,11 @@ class Actuators(eqx.Module):
     ctrl_range: Float[Array, "nu 2"]
     force_range: Float[Array, "nu 2"]  # [N] or [N m]
     act_range: Float[Array, "nu 2"]
+    muscle_gain: Float[Array, "nu 9"]  # MuJoCo's: range 2, force, scale, lmin, lmax, vmax, fpmax, fvmax
+    muscle_bias: Float[Array, "nu 9"]  # the same, for the passive force
+    muscle_time: Float[Array, "nu 3"]  # time constants up and down [s], width of the change between them
+    length_range: Float[Array, "nu 2"]  # lengths that are `range` of a muscle [m]
+    acc0: Float[Array, " nu"]  # acceleration by a unit force at qpos0, by which unspecified forces scale
     layout: "ActuatorLayout" = eqx.field(static=True)
 
 
@@ -217,15 +229,18 @@ class Actuators(eqx.Module):
 class ActuatorLayout(Static):
     """What each actuator acts on and how."""
 
-    transmission: tuple[str, ...]  # joint, jointinparent or site
-    target: np.ndarray  # (nu, 2) joint or site, reference site or -1
-    dynamics: tuple[str, ...]  # none, integrator, filter, filterexact
+    transmission: tuple[str, ...]  # joint, jointinparent, site or tendon
+    target: np.ndarray  # (nu, 2) joint, site or tendon, reference site or -1
+    dynamics: tuple[str, ...]  # none, integrator, filter, filterexact, muscle
+    muscle_gains: np.ndarray  # (nu,) bool: the gain is a muscle's
+    muscle_biases: np.ndarray  # (nu,) bool
     act: np.ndarray  # (nu,) activation, -1 for stateless
     ctrl_limited: np.ndarray  # (nu,) bool
     force_limited: np.ndarray  # (nu,) bool
     act_limited: np.ndarray  # (nu,) bool
     early: np.ndarray  # (nu,) bool: force uses the next activation
     wraps: np.ndarray  # (nu,) bool: the setpoint lives on a circle
+    off: np.ndarray  # (nu,) bool: in a group that the file switches off
     names: tuple[str, ...]
 
 
@@ -279,9 +294,11 @@ class Model(eqx.Module):
     sites: Sites
     pairs: Pairs
     equalities: Equalities
+    tendons: Tendons
     actuators: Actuators
     options: Options
     keyframes: Keyframes
+    sensors: Sensors
     tree: Tree = eqx.field(static=True)
     name: str = eqx.field(static=True)  # the file's own name of the model
 

@@ -104,6 +104,15 @@ class Tree(Static):
         """(nb,) last dof that moves each body, -1 for static ones."""
         return np.array([max(np.nonzero(row)[0], default=-1) for row in self.moves], np.int32)
 
+    @functools.cached_property
+    def within(self) -> np.ndarray:
+        """(nb, nb) bool: body b is body c or hangs on it."""
+        out, up = np.eye(self.nb, dtype=bool), np.arange(self.nb)
+        for _ in range(self.nb):
+            up = self.body_parent[up]
+            out[np.arange(self.nb), up] = True
+        return out
+
     @property
     def quat_joints(self) -> np.ndarray:
         """Joints that hold a quaternion."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -82,8 +83,16 @@ def step(model: Model, state: State, ctrl=None, method: Method | None = None) ->
     return _step(model, state, as_input(model, ctrl), method or Soft())
 
 
-def rollout(model: Model, state: State, ctrls, method: Method | None = None, *, checkpoint: int | None = None) -> State:
-    """The T states that follow `state`, whose arrays lead with T.
+def rollout(
+    model: Model,
+    state: State,
+    ctrls,
+    method: Method | None = None,
+    *,
+    checkpoint: int | None = None,
+    observe: Callable[[Model, State], Any] | None = None,
+) -> Any:
+    """The T states that follow `state`, whose arrays lead with T; with `observe` what it makes of them instead.
 
     Args:
         model: the robot.
@@ -93,8 +102,13 @@ def rollout(model: Model, state: State, ctrls, method: Method | None = None, *, 
         checkpoint: how many steps a backward pass recomputes at a time, which bounds its memory to T / checkpoint
             states and `checkpoint` steps. Left out, it keeps of every step the state, the contacts and the solution, a
             few kilobytes, and solves nothing twice.
+        observe: function (model, state) of a pytree of arrays, such as `uk.sensors`, called at each of the T states.
+            The result is then (last state, observations that lead with T), and no other state is kept. A function that
+            is new is compiled anew, so name it outside of loops.
     """
     check(model, state, method)
+    if observe is not None:
+        values.require(callable(observe), "rollout", "observe", observe, "must be a function (model, state)")
     if checkpoint is not None:
         values.check_count("rollout", "checkpoint", checkpoint, "must be a positive number of steps")
     inputs = as_input(model, ctrls, over_time=True)
@@ -103,7 +117,11 @@ def rollout(model: Model, state: State, ctrls, method: Method | None = None, *, 
         raise InputError("rollout needs controls with one leading time axis, (T, nu); its inputs disagree on T.")
     method = method or Soft()
     method.check_times(model, *lengths)
-    return _rollout(model, state, inputs, method, values.plain(checkpoint))
+    if observe is None:
+        return _rollout(model, state, inputs, method, values.plain(checkpoint))
+    if not method.ends_steps:
+        raise InputError("rollout(observe=...) looks at ends of time steps: leave out the law's saveat.")
+    return _observed(model, state, inputs, method, values.plain(checkpoint), observe)
 
 
 @eqx.filter_jit
@@ -118,23 +136,38 @@ def _rollout(model: Model, state: State, inputs: Input, method: Method, checkpoi
         after = method.step(model, state, as_input(model, inputs))
         return after, after
 
-    def steps(state, inputs):
-        return jax.lax.scan(partial(body, model), state, inputs)
-
-    states = _ends(steps, state, inputs, checkpoint)
+    states = _in_parts(partial(body, model), state, inputs, checkpoint)[1]
     return method.saved(model, state, states, inputs)
 
 
-def _ends(steps: Callable, state: State, inputs: Input, checkpoint: int | None) -> State:
+@eqx.filter_jit
+def _observed(model: Model, state: State, inputs: Input, method: Method, checkpoint: int | None, observe: Callable):
+    @of_one_world
+    def step(model, state, inputs):
+        return method.step(model, state, as_input(model, inputs))
+
+    def body(state, inputs):
+        after = step(model, state, inputs)
+        return after, observe(model, after)
+
+    return _in_parts(body, state, inputs, checkpoint)
+
+
+def _in_parts(body: Callable, state: State, inputs: Input, checkpoint: int | None) -> tuple[State, Any]:
+    """The last state and what every step tells; a backward pass recomputes `checkpoint` steps at a time."""
+
+    def steps(state, inputs):
+        return jax.lax.scan(body, state, inputs)
+
     length = jax.tree.leaves(inputs)[0].shape[0]
     if checkpoint is None or checkpoint >= length:
-        return steps(state, inputs)[1]
+        return steps(state, inputs)
     whole = length - length % checkpoint
     parts = jax.tree.map(lambda x: x[:whole].reshape(whole // checkpoint, checkpoint, *x.shape[1:]), inputs)
-    state, states = jax.lax.scan(jax.checkpoint(steps, prevent_cse=False), state, parts)
-    states = jax.tree.map(lambda x: x.reshape(whole, *x.shape[2:]), states)
-    rest = steps(state, jax.tree.map(lambda x: x[whole:], inputs))[1]
-    return jax.tree.map(lambda *x: jnp.concatenate(x), states, rest)
+    state, told = jax.lax.scan(jax.checkpoint(steps, prevent_cse=False), state, parts)
+    told = jax.tree.map(lambda x: x.reshape(whole, *x.shape[2:]), told)
+    last, rest = steps(state, jax.tree.map(lambda x: x[whole:], inputs))
+    return last, jax.tree.map(lambda *x: jnp.concatenate(x), told, rest)
 
 
 def inverse(model: Model, state: State, qacc, method: Method | None = None) -> Float[Array, " nv"]:

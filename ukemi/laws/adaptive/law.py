@@ -29,7 +29,7 @@ from ukemi.laws.adaptive.search import Effort, Path, retrace, retrace_reversibly
 from ukemi.laws.arrival import arrive
 from ukemi.laws.integrators import Moved, rates
 from ukemi.laws.memory import blank_cache, remember
-from ukemi.laws.method import Method, columns, rows
+from ukemi.laws.method import Loads, Method, columns, rows
 from ukemi.laws.soft.law import Motion, Soft
 from ukemi.maths import spatial
 from ukemi.maths.gathers import pick
@@ -140,6 +140,14 @@ class Adaptive(Method):
         """Contacts, and their forces (nc, dim) in the contacts' frames, of the soft law."""
         return self._law().contact_forces(model, state, inputs)
 
+    def acceleration(self, model: Model, state: State, inputs: Input) -> Array:
+        """Acceleration (nv,) at this instant, of the soft law."""
+        return self._law().acceleration(model, state, inputs)
+
+    def loads(self, model: Model, state: State, inputs: Input) -> Loads:
+        """The same with the forces of all rows."""
+        return self._law().loads(model, state, inputs)
+
     def path(self, model: Model, state: State, inputs: Input) -> tuple[Path, Effort]:
         """The steps that one model time step is made of; to look inside, not to differentiate."""
         path, (_, effort) = self._search(self._problem(model, state, inputs, model.options.timestep))
@@ -156,6 +164,11 @@ class Adaptive(Method):
             return
         if not _within(np.asarray(self.saveat), np.asarray(end)).all():
             raise InputError(f"Adaptive(saveat=...): times lie between 0 and the rollout's end at {float(end):g} s.")
+
+    @property
+    def ends_steps(self) -> bool:
+        """Whether the states of a rollout are the ends of its time steps."""
+        return self.saveat is None
 
     def saved(self, model: Model, state: State, states: State, inputs: Input) -> State:
         """The states at the times `saveat`, each by a shorter step from the last end of a time step before it."""

@@ -56,7 +56,7 @@ def rows_at(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Rows:
     phi, weight = [block.residual - block.margin for block in pushes], [block.weight for block in pushes]
     other = two_sided(frame.model)
     if len(other):
-        ends, limits = frame.model.joints.range[frame.model.joints.layout.limit_rows[other, 0]], pushes[-1]
+        ends, limits = frame.model.joints.range[frame.model.joints.layout.limit_rows[other, 0]], pushes[0]
         phi.append(ends[:, 1] - ends[:, 0] - limits.residual[other] - limits.margin[other])
         weight.append(limits.weight[other])
     mu, bounce = [jnp.ones((own.dry, 2), frame.v.dtype)], [jnp.zeros(own.limits, frame.v.dtype)]

@@ -32,7 +32,7 @@ from ukemi.laws.here import Here, here_at
 from ukemi.laws.here_slopes import columns_of
 from ukemi.laws.integrators import Moved, advance_slopes, moved_activation, wraps
 from ukemi.laws.memory import remember
-from ukemi.laws.method import Method, columns
+from ukemi.laws.method import Loads, Method, columns
 from ukemi.laws.momentum import free_motion
 from ukemi.mechanics.kinematics import integrate, integrate_slopes, of_state
 from ukemi.model.records import Input, Model, State, as_input
@@ -146,12 +146,26 @@ class Conic(Method):
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts at the end of the step, and their mean forces (nc, dim) over it in the contacts' frames."""
         here, guide = self.start(model, state, inputs)
-        kinds, h = self._kinds(model), model.options.timestep
-        z, known = self.solved(here, guide, self.path(here.v.dtype))[0]
+        found = self.solved(here, guide, self.path(here.v.dtype))[0]
+        contacts, force = self._mean_force(here, guide, found)
+        return contacts, self._kinds(model).of_contacts(force)
+
+    def loads(self, model: Model, state: State, inputs: Input) -> Loads:
+        """Acceleration and forces of all rows, means over the step, and contacts at its end."""
+        here, guide = self.start(model, state, inputs)
+        found = self.solved(here, guide, self.path(here.v.dtype))[0]
+        if isinstance(self.gradient, rules.CentralPath):  # whose forces have their own derivative
+            a = self.acceleration(model, state, inputs)
+        else:
+            a = (found[0].v - state.v) / model.options.timestep
+        return Loads(a, *self._mean_force(here, guide, found))
+
+    def _mean_force(self, here: Here, guide: Guide, found: tuple[Point, Known]) -> tuple[Contacts, Array]:
+        """Contacts at the end of a step, and mean forces (total,) of all rows over it."""
+        (z, known), kinds, h = found, self._kinds(here.model), here.model.options.timestep
         frame = derivative.end_of(here, z.v, h, known, guide.ahead)
         mu = rows_at(frame, kinds, blocks_of(frame)).mu
-        force = impulses(layout(model, kinds), kinds, z, mu, known.on) / h
-        return frame.contacts, kinds.of_contacts(force)
+        return frame.contacts, impulses(layout(here.model, kinds), kinds, z, mu, known.on) / h
 
     def _kinds(self, model: Model) -> RowKinds:
         return row_kinds(model, self.cone)

@@ -19,7 +19,7 @@ from ukemi.laws.conic.relaxed import relaxed
 from ukemi.laws.here import Here, here_at
 from ukemi.laws.integrators import Moved, advance_slopes, moved_activation, wraps
 from ukemi.laws.memory import remember
-from ukemi.laws.method import Method, columns
+from ukemi.laws.method import Loads, Method, columns
 from ukemi.laws.rigid import boxes, derivative
 from ukemi.laws.rigid.conditions import STEP, Stepping
 from ukemi.laws.rigid.impulses import Impulses
@@ -31,7 +31,8 @@ from ukemi.xla.stages import compact
 
 FORCES = (
     "Contact forces of rigid laws have no derivative here: where contacts are more than the degrees of freedom, they "
-    "are not determined. Differentiate the states that they lead to, or uk.contacts under uk.Soft()."
+    "are not determined. Differentiate the states that they lead to, other sensors (uk.sensors(..., names=...)), or "
+    "forces under uk.Soft()."
 )
 
 
@@ -63,13 +64,17 @@ class LCP(Method):
 
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
+        return self._after(state, inputs, *self._found(model, state, inputs))
+
+    def _found(self, model: Model, state: State, inputs: Input):
+        """Where the step begins, what it finds and how, and what failed of the softer law of its gradient rule."""
         here = self.here(model, state, inputs)
         z, facts = self.impulses(here, state)
         if not isinstance(self.gradient, rules.CentralPath):
-            return self._after(state, inputs, here, z, facts)
+            return here, z, facts, {}
         softer, far = relaxed(self.gradient, model, state, inputs)
         failed = {Status.FAR_OVERFLOW: far & ~here.contacts.overflow}
-        return self._after(state, inputs, here, z._replace(v=straight_through(z.v, softer)), facts, failed)
+        return here, z._replace(v=straight_through(z.v, softer)), facts, failed
 
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
@@ -137,6 +142,11 @@ class LCP(Method):
         here = self.here(model, state, inputs)
         return report_forces(here, self.impulses(here, state)[0])
 
+    def loads(self, model: Model, state: State, inputs: Input) -> Loads:
+        """Acceleration and forces of all rows, means over the step."""
+        here, z, _, _ = self._found(model, state, inputs)
+        return Loads((z.v - state.v) / model.options.timestep, here.contacts, mean_force(here, z))
+
 
 def arrive_with(model: Model, state: State, moved: Moved, sides: Sides, facts, failed) -> State:
     """The next state, which remembers the sides; facts: (linear systems solved, whether each found a solution)."""
@@ -148,6 +158,9 @@ def arrive_with(model: Model, state: State, moved: Moved, sides: Sides, facts, f
 
 def report_forces(here: Here, z: Impulses) -> tuple[Contacts, Array]:
     """Contacts, and their mean forces (nc, dim) over a time step in the contacts' frames."""
-    kinds = row_kinds(here.model)
-    force = without_derivative(lambda f: f, FORCES)(z.f) / here.model.options.timestep
-    return here.contacts, kinds.of_contacts(force)
+    return here.contacts, row_kinds(here.model).of_contacts(mean_force(here, z))
+
+
+def mean_force(here: Here, z: Impulses) -> Array:
+    """Mean forces (total,) of all rows over a time step."""
+    return without_derivative(lambda f: f, FORCES)(z.f) / here.model.options.timestep

@@ -21,7 +21,15 @@ from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, pushforward, unmoved
 from ukemi.laws.active_contacts import in_chunks
 from ukemi.laws.here import Here, applied
-from ukemi.laws.here_slopes import applied_slopes, applies_plain_forces, columns_of, following, moving, posed
+from ukemi.laws.here_slopes import (
+    applied_pull,
+    applied_slopes,
+    applies_plain_forces,
+    columns_of,
+    following,
+    moving,
+    posed,
+)
 from ukemi.laws.integrators import Integrator, implicit_matrix
 from ukemi.laws.soft import constraint_slopes
 from ukemi.laws.soft.balance import Scene, imbalance, lag, scene, slope, taken
@@ -39,7 +47,7 @@ from ukemi.mechanics.dynamics import (
     motion_slopes,
     smooth,
 )
-from ukemi.mechanics.force_slopes import ForceSlopes, damping_slopes, has_plain_forces
+from ukemi.mechanics.force_slopes import ForceSlopes, damping_slopes, has_constant_damping, has_turning_forces
 from ukemi.mechanics.kinematics import (
     shared_reference,
     tangent_vector,
@@ -134,7 +142,7 @@ def _pull(kinds: RowKinds, implicit: Integrator | None, known, cotangents):
         u = dyn.M @ u
     w = solve(curved.H, w + u)
     moving = motion_pull(model, here.kin, pseudo, a, w, velocity)
-    pulls += [jax.tree.map(jnp.negative, moving), _pulled(partial(_open_force, kinds, a), here, w)]
+    pulls += [jax.tree.map(jnp.negative, moving), *_open_pulls(kinds, a, here, w)]
     if curved.rows is not None:
         pulls.append((w * curved.rows[0], w * curved.rows[1]))
     if curved.pushes is not None:
@@ -165,6 +173,16 @@ def _open_force(kinds: RowKinds, a: Array, here: Here) -> Array:
     """τ, and the constraint forces that have no closed form."""
     force = applied(here)
     return force if constant_dofs(here.model) is not None else force + scalar_force(kinds, a, here)
+
+
+def _open_pulls(kinds: RowKinds, a: Array, here: Here, w: Array) -> list[ForceSlopes]:
+    """wᵀ ∂ of the same: of tendons' forces, of which AD keeps much, in closed form."""
+    if not (applies_plain_forces(here) and has_turning_forces(here.model)):
+        return [_pulled(partial(_open_force, kinds, a), here, w)]
+    pulls = [applied_pull(here, w)]
+    if constant_dofs(here.model) is None:
+        pulls.append(_pulled(partial(scalar_force, kinds, a), here, w))
+    return pulls
 
 
 def _pulled(function, here: Here, w: Array) -> ForceSlopes:
@@ -218,7 +236,7 @@ def _ahead(kinds: RowKinds, dtype) -> Array | None:
 def _taken_slopes(integrator: Integrator, e: Array, here: Here) -> ForceSlopes:
     """Slopes of `taken`."""
     model, kin, _, q, v, act, _, inputs = here
-    if integrator.takes_forces_of_joints(model) and has_plain_forces(model):
+    if integrator.takes_forces_of_joints(model) and has_constant_damping(model):
         return damping_slopes(model, kin, q, v, act, cast(Array, inputs.ctrl), e)
     return columns_of(partial(taken, integrator, e), here)
 

@@ -25,7 +25,7 @@ from ukemi.laws.integrators import (
     wraps,
 )
 from ukemi.laws.memory import remember
-from ukemi.laws.method import Method, columns
+from ukemi.laws.method import Loads, Method, columns
 from ukemi.laws.soft import balance, derivative
 from ukemi.laws.soft.problem import Solution
 from ukemi.laws.soft.rows import Rows
@@ -206,6 +206,16 @@ class Soft(Method):
         here, kinds = here_of(model, state, inputs), self.kinds(model)
         force = self._constraint(here, self.accelerate(model, state, inputs).acceleration)[0]
         return here.contacts, kinds.of_contacts(force)
+
+    def acceleration(self, model: Model, state: State, inputs: Input) -> Array:
+        """Acceleration (nv,) at this instant."""
+        return self.accelerate(model, state, inputs).acceleration
+
+    def loads(self, model: Model, state: State, inputs: Input) -> Loads:
+        """The same with the forces of all rows."""
+        here = here_of(model, state, inputs)
+        a = self._motion(here, None).acceleration
+        return Loads(a, here.contacts, self._constraint(here, a)[0])
 
     def _constraint(self, here: Here, a: Array) -> tuple[Array, Array]:
         return balance.constraint_pull(self.kinds(here.model), here, a)

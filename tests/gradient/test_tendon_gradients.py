@@ -1,0 +1,138 @@
+"""Derivatives through tendons and muscles against central differences."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ukemi as uk
+from tests.scenes import tendons
+from tests.scenes.slow import few
+from ukemi.mechanics.kinematics import difference, integrate
+
+STATES, H = 50, 1e-6
+
+
+@jax.jit
+def both(model, law, given):
+    """A and B, and fourth-order central differences of a step."""
+
+    def stepped(at, x):
+        n, na = model.nv, model.na
+        q, v = integrate(model.tree, at["qpos"], x[:n], 1.0), at["qvel"] + x[n : 2 * n]
+        state = uk.initial_state(model, q=q, v=v, act=at["act"] + x[2 * n : 2 * n + na])
+        return uk.step(model, state, at["ctrl"] + x[2 * n + na :], law)
+
+    def one(at):
+        state = uk.initial_state(model, q=at["qpos"], v=at["qvel"], act=at["act"])
+        lin = uk.linearize(model, state, at["ctrl"], law)
+        size = 2 * model.nv + model.na + model.nu
+
+        def moved(x):
+            after = stepped(at, x)
+            return jnp.concatenate([difference(model.tree, after.q, lin.next.q), after.v, after.act])
+
+        def central(h):
+            return jax.lax.map(lambda e: (moved(h * e) - moved(-h * e)) / (2 * h), jnp.eye(size)).T
+
+        near, far = central(H), central(2 * H)
+        return jnp.concatenate([lin.A, lin.B], 1), (4 * near - far) / 3, near
+
+    return jax.lax.map(one, given)
+
+
+CASES = {"Soft": (uk.Soft(), False), "limited": (uk.Soft(), True), "LCP": (uk.LCP(), False), "NCP": (uk.NCP(), True)}
+
+
+@pytest.mark.parametrize("name", few(CASES, "Soft"))
+def test_a_step_in_state_and_controls(name):
+    """limited: with what has no closed form."""
+    law, limited = CASES[name]
+    m = tendons.compiled("implicitfast", limited=limited)
+    given = tendons.cases(m, STATES, seed=2)
+    found, expected, rough = map(np.asarray, both(uk.load(m), law, jax.tree.map(jnp.asarray, given)))
+    scale = 1 + np.abs(expected).max((1, 2))
+    off, doubt = np.abs(found - expected).max((1, 2)) / scale, np.abs(rough - expected).max((1, 2)) / scale
+    smooth = doubt < 1e-5  # elsewhere a string takes off or a limit opens within the differences
+    assert np.isfinite(found).all() and smooth.mean() > 0.9
+    assert off[smooth].max() < 1e-6, np.sort(off[smooth])[-5:]
+
+
+GROUPS = {
+    "tendons": "stiffness spring damping frictionloss range solref_limit invweight length0 coefficient divisor".split(),
+    "actuators": "muscle_gain muscle_bias muscle_time length_range acc0 gear".split(),
+    "geoms": ["size", "pos", "quat"],
+    "sites": ["pos"],
+    "equalities": ["data"],
+}
+
+
+def with_(model, values):
+    """The model with fields replaced, `values` by group and field."""
+    groups = {name: dataclasses.replace(getattr(model, name), **fields) for name, fields in values.items()}
+    return dataclasses.replace(model, **groups)
+
+
+@jax.jit
+def loss(values, model, state, ctrl):
+    """A random sum of what a step leads to."""
+    w = jnp.asarray(np.random.default_rng(1).normal(size=model.nq + model.nv + model.na))
+    after = uk.step(with_(model, values), state, ctrl)
+    return w @ jnp.concatenate([after.q, after.v, after.act])
+
+
+gradient = jax.jit(jax.grad(loss))
+
+
+def slopes(model, values, along, state, ctrl):
+    """Reverse derivatives of a step along random directions, one for each field; and differences."""
+    found = jax.tree.map(jnp.vdot, gradient(values, model, state, ctrl), along)
+    (leaves, tree), ways, expected = jax.tree.flatten(values), jax.tree.leaves(along), []
+    for k, way in enumerate(ways):
+
+        def at(h, k=k, way=way):
+            moved = [x + h * way if i == k else x for i, x in enumerate(leaves)]
+            return loss(tree.unflatten(moved), model, state, ctrl)
+
+        near, far = ((at(h) - at(-h)) / (2 * h) for h in (1e-5, 2e-5))
+        expected.append((4 * near - far) / 3)
+    return found, np.array(expected)
+
+
+def test_a_step_in_every_parameter_of_tendons_and_muscles():
+    m = tendons.compiled("Euler", limited=False)
+    model, rng = uk.load(m), np.random.default_rng(0)
+    values = {group: {name: getattr(getattr(model, group), name) for name in names} for group, names in GROUPS.items()}
+    along = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape) * (0.1 + np.abs(x))), values)
+    along["geoms"]["size"] *= 0.1
+    given, seen = tendons.cases(m, 6, seed=4), []
+    for k in range(6):
+        state = uk.initial_state(model, q=given["qpos"][k], v=given["qvel"][k], act=given["act"][k])
+        found, expected = slopes(model, values, along, state, jnp.asarray(given["ctrl"][k]))
+        found = np.array(jax.tree.leaves(found))
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * (1 + np.abs(expected).max()))
+        seen.append(np.abs(found))
+    names = [f"{group}.{name}" for group in sorted(GROUPS) for name in sorted(GROUPS[group])]
+    silent = [name for name, most in zip(names, np.max(seen, 0), strict=True) if most == 0]
+    assert silent == [], silent
+
+
+TETHER = """<mujoco><worldbody><site name="w" pos="0 0 1"/><body><joint name="a" axis="0 1 0"/>
+<geom size=".1" pos=".3 0 0"/><site name="s" pos=".3 0 0"/></body></worldbody>
+<tendon><spatial limited="true" range=".1 1.02"><site site="w"/><site site="s"/></spatial></tendon>
+<actuator><motor joint="a"/></actuator></mujoco>"""
+
+
+def test_a_string_that_only_limits_beside_an_actuator_of_a_joint():
+    """No force acts along it but that of its row, so that it has no part in the closed form."""
+    model = uk.load(TETHER)
+    state, ctrl, h = uk.initial_state(model), jnp.array([0.3]), 1e-5
+
+    def loss(ctrl):
+        return uk.step(model, state, ctrl).v.sum()
+
+    expected = (loss(ctrl + h) - loss(ctrl - h)) / (2 * h)
+    np.testing.assert_allclose(jax.grad(loss)(ctrl)[0], expected, rtol=1e-6)
+    np.testing.assert_allclose(uk.linearize(model, state, ctrl).B[1, 0], expected, rtol=1e-6)

@@ -1,0 +1,57 @@
+"""Rows of tendons: lengths that are coupled, dry friction and limits."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from ukemi.constraints.block import Block, Frame, RowKind, Side, limiting, nearer_end, rubbing
+from ukemi.constraints.equalities import block_of, quartic, rows_of
+from ukemi.mechanics.tendons.paths import moved_dofs, tendon_lengths
+from ukemi.model.records import Model
+
+
+def _coupling_moves(model: Model) -> np.ndarray:
+    first, second = model.equalities.layout.objects[rows_of(model, "tendon")].T
+    moved = moved_dofs(model)
+    return moved[first] | (moved[np.maximum(second, 0)] & (second >= 0)[:, None])
+
+
+def _couplings(frame: Frame, _: bool) -> Block:
+    """Tendon 1 as a quartic polynomial of tendon 2, from their lengths at qpos0, or held at a constant."""
+    model, index = frame.model, rows_of(frame.model, "tendon")
+    first, second = model.equalities.layout.objects[index].T
+    pair, other = second >= 0, np.maximum(second, 0)
+    length, J = tendon_lengths(model, frame.kin, frame.q)
+    shift = length - model.tendons.length0
+    value, slope = quartic(model.equalities.data[index], jnp.where(pair, shift[other], 0.0))
+    residual, inverse = shift[first] - value, model.tendons.invweight
+    J = J[first] - jnp.where(pair, slope, 0.0)[:, None] * J[other]
+    weight = inverse[first] + jnp.where(pair, inverse[other], 0.0)
+    return block_of(model, index, J, residual, residual, weight, jnp.zeros_like(residual))
+
+
+def _dry_moves(model: Model) -> np.ndarray:
+    return moved_dofs(model)[model.tendons.layout.dry]
+
+
+def _dry_rows(frame: Frame, _: bool) -> Block:
+    """One row per tendon with friction loss."""
+    tendons, own = frame.model.tendons, frame.model.tendons.layout.dry
+    return rubbing(tendons, own, tendon_lengths(frame.model, frame.kin, frame.q).moment[own])
+
+
+def _limit_moves(model: Model) -> np.ndarray:
+    return moved_dofs(model)[model.tendons.layout.limit_rows[:, 0]]
+
+
+def _limit_rows(frame: Frame, _: bool) -> Block:
+    """The nearer limit, or both where both can act."""
+    tendons = frame.model.tendons
+    own, side = tendons.layout.limit_rows.T
+    length, J = (x[own] for x in tendon_lengths(frame.model, frame.kin, frame.q))
+    distance, lower = nearer_end(length, tendons.range[own], side)
+    return limiting(tendons, own, distance, jnp.where(lower, 1.0, -1.0)[:, None] * J, tendons.invweight[own])
+
+
+TENDON_COUPLINGS = RowKind("coupling of tendons", "equality", Side.HOLD, _coupling_moves, _couplings)
+TENDON_DRY_FRICTION = RowKind("dry friction of a tendon", "frictionloss", Side.RUB, _dry_moves, _dry_rows)
+TENDON_LIMITS = RowKind("limit of a tendon", "limit", Side.PUSH, _limit_moves, _limit_rows)

@@ -1,0 +1,1 @@
+"""Tendons: how long they are, how their length changes, what they pull on."""

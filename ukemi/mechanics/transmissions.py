@@ -1,0 +1,137 @@
+"""Transmissions: how long what an actuator pulls on is, and its moment arms."""
+
+from typing import cast
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ukemi.maths import spatial
+from ukemi.maths.gathers import pick
+from ukemi.mechanics.kinematics import Kinematics, point_jacobian, site_frames
+from ukemi.mechanics.tendons.paths import tendon_lengths
+from ukemi.model.records import ActuatorLayout, Model
+from ukemi.model.tree import BALL, FREE
+
+
+def transmission(model: Model, kin: Kinematics, q: Array) -> tuple[Array, Array]:
+    """Length (nu,) and moment (nu, nv) of every actuator."""
+    layout, tree = model.actuators.layout, model.tree
+    kinds = np.array(layout.transmission)
+    of_joint = at_joints(layout)
+    target = np.where(of_joint, layout.target[:, 0], 0)
+    joint_type = tree.joint_type[target] if tree.nj else np.zeros(model.nu, int)
+    classes = [
+        (_scalar_transmission, of_joint & (joint_type != FREE) & (joint_type != BALL)),
+        (_ball_transmission, of_joint & (joint_type == BALL)),
+        (_free_transmission, of_joint & (joint_type == FREE)),
+        (_tendon_transmission, at_tendons(layout)),
+        (_site_transmission, (kinds == "site") & (layout.target[:, 1] < 0)),
+        (_relative_transmission, (kinds == "site") & (layout.target[:, 1] >= 0)),
+    ]
+    parts, order = [], []
+    for function, mask in classes:
+        index = np.nonzero(mask)[0]
+        if len(index):
+            parts.append(function(model, kin, q, index))
+            order.append(index)
+    back = np.argsort(np.concatenate(order))
+    length, moment = (jnp.concatenate(part) for part in zip(*parts, strict=True))
+    return (length, moment) if (back == np.arange(len(back))).all() else (length[back], moment[back])
+
+
+def at_joints(layout: ActuatorLayout) -> np.ndarray:
+    """Which actuators (nu,) act on a joint."""
+    return np.isin(np.array(layout.transmission, str), ("joint", "jointinparent"))
+
+
+def at_tendons(layout: ActuatorLayout) -> np.ndarray:
+    """Which actuators (nu,) act on a tendon."""
+    return np.array(layout.transmission, str) == "tendon"
+
+
+def pulled_tendon(layout: ActuatorLayout) -> np.ndarray:
+    """The tendon (nu,) that each actuator acts on, −1 for those of something else."""
+    return np.where(at_tendons(layout), layout.target[:, 0], -1)
+
+
+def acts_on_joints(model: Model, which: np.ndarray | None = None) -> bool:
+    """Whether all actuators, or those of `which` (nu,), drive hinges or slides, whose moments are constant."""
+    layout = model.actuators.layout
+    which = np.ones(model.nu, bool) if which is None else which
+    if not at_joints(layout)[which].all():
+        return False
+    return not which.any() or not np.isin(model.tree.joint_type[layout.target[which, 0]], (FREE, BALL)).any()
+
+
+def on_joints(model: Model, moment: Array, slope: Array) -> Array:
+    """momentᵀ diag(slope) moment (nv, nv); on hinges and slides, of which each is one dof, a diagonal."""
+    if acts_on_joints(model):
+        return jnp.diag((moment**2 * slope[:, None]).sum(0))
+    return (moment.T * slope) @ moment
+
+
+def _select(model: Model, index: np.ndarray, offset: int = 0) -> np.ndarray:
+    """One-hot rows (n, nv) of the first dof of each actuator's joint, plus an offset."""
+    dof = model.tree.joint_dof[model.actuators.layout.target[index, 0]] + offset
+    return np.arange(model.nv) == dof[:, None]
+
+
+def _scalar_transmission(model: Model, kin, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+    gear = model.actuators.gear[index, 0]
+    adr = model.tree.joint_qpos[model.actuators.layout.target[index, 0]]
+    return pick(q, adr) * gear, gear[:, None] * _select(model, index)
+
+
+def _in_parent(model: Model, index: np.ndarray) -> np.ndarray:
+    return np.array([model.actuators.layout.transmission[k] == "jointinparent" for k in index])[:, None]
+
+
+def _ball_transmission(model: Model, kin, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+    adr = model.tree.joint_qpos[model.actuators.layout.target[index, 0]]
+    quat = spatial.quat_normalize(q[adr[:, None] + np.arange(4)])
+    gear = model.actuators.gear[index, :3]
+    axis = jnp.where(_in_parent(model, index), spatial.rotate(spatial.quat_conj(quat), gear), gear)
+    moment = cast(Array, sum(axis[:, k, None] * _select(model, index, k) for k in range(3)))
+    return (spatial.quat_log(quat) * axis).sum(-1), moment
+
+
+def _free_transmission(model: Model, kin, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+    adr = model.tree.joint_qpos[model.actuators.layout.target[index, 0]] + 3
+    quat = spatial.quat_normalize(q[adr[:, None] + np.arange(4)])
+    gear = model.actuators.gear[index]
+    turn = jnp.where(_in_parent(model, index), spatial.rotate(spatial.quat_conj(quat), gear[:, 3:]), gear[:, 3:])
+    axis = jnp.concatenate([gear[:, :3], turn], -1)
+    moment = cast(Array, sum(axis[:, k, None] * _select(model, index, k) for k in range(6)))
+    return jnp.zeros(len(index), q.dtype), moment  # a free joint has no meaningful length
+
+
+def _site_transmission(model: Model, kin: Kinematics, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+    """Wrench fixed to a site, as of jets and propellers."""
+    site = model.actuators.layout.target[index, 0]
+    pos, quat = site_frames(model, kin)
+    gear = model.actuators.gear[index]
+    force, torque = spatial.rotate(quat[site], gear[:, :3]), spatial.rotate(quat[site], gear[:, 3:])
+    J = point_jacobian(model.tree, kin, model.sites.layout.body[site], pos[site])
+    return jnp.zeros(len(index), q.dtype), jnp.einsum("nkv,nk->nv", J, jnp.concatenate([torque, force], -1))
+
+
+def _relative_transmission(model: Model, kin: Kinematics, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+    """Pose of a site in the frame of a reference site, projected on the gear."""
+    site, base = model.actuators.layout.target[index].T
+    pos, quat = site_frames(model, kin)
+    body = model.sites.layout.body
+    gear = model.actuators.gear[index]
+    apart = spatial.rotate(spatial.quat_conj(quat[base]), pos[site] - pos[base])
+    angle = spatial.quat_sub(quat[site], quat[base])
+    wrench = jnp.concatenate([spatial.rotate(quat[base], gear[:, 3:]), spatial.rotate(quat[base], gear[:, :3])], -1)
+    shared = (model.tree.moves[body[site]] & model.tree.moves[body[base]])[:, None]
+    J = point_jacobian(model.tree, kin, body[site], pos[site]) - point_jacobian(model.tree, kin, body[base], pos[base])
+    moment = jnp.einsum("nkv,nk->nv", jnp.where(shared, 0.0, J), wrench)
+    return (apart * gear[:, :3]).sum(-1) + (angle * gear[:, 3:]).sum(-1), moment
+
+
+def _tendon_transmission(model: Model, kin: Kinematics, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+    tendon, gear = model.actuators.layout.target[index, 0], model.actuators.gear[index, 0]
+    length, moment = tendon_lengths(model, kin, q)
+    return length[tendon] * gear, moment[tendon] * gear[:, None]

@@ -1,0 +1,1 @@
+"""What can be read off a state: frames, and the sensors of the file."""
