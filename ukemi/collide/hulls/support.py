@@ -1,0 +1,64 @@
+"""Corners of hulls that are furthest along a direction."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi.collide.geometry import dot, rotate, unrotate
+from ukemi.model.hulls import Hulls
+
+
+BLOCK = 64  # corners looked at together
+
+
+class Body(NamedTuple):
+    """One posed polytope, grown by a ball."""
+
+    pos: Array  # (3,)
+    mat: Array  # (3, 3)
+    scale: Array  # (3,) of its corners
+    radius: Array  # () of the ball [m]
+    hull: Array  # () which of `Hulls`
+
+
+def corners_of(body: Body, corners: Array, which: Array) -> Array:
+    """Corners (k, 3) in the world."""
+    return body.pos + rotate(body.mat, body.scale * corners[which])
+
+
+def cell(n: Array, side: Array) -> Array:
+    """Cell () of a cube with `side` cells a side that the direction n (3,) points into."""
+    axis = jnp.argmax(jnp.abs(n))
+    turned = [(axis == k) * jnp.stack([n[k], n[(k + 1) % 3], n[(k + 2) % 3]]) for k in range(3)]
+    x, u, w = turned[0] + turned[1] + turned[2]
+    least = jnp.finfo(n.dtype).tiny
+    square = jnp.stack([u, w]) / jnp.maximum(jnp.abs(x), least)
+    i, j = jnp.clip(jnp.floor((square + 1) * 0.5 * side).astype(jnp.int32), 0, side - 1)
+    return ((2 * axis + (x < 0)) * side + i) * side + j
+
+
+def support(hulls: Hulls, corners: Array, body: Body, n: Array) -> tuple[Array, Array]:
+    """Which corner () of a body is furthest along n (3,), and where (3,) it is, from the body's origin."""
+    towards = body.scale * unrotate(body.mat, n)
+    first, side = jnp.asarray(hulls.grid)[body.hull]
+    start, end = _between(hulls.cells, first + cell(towards, side))
+
+    def better(found):
+        at, best, height = found
+        near = jnp.asarray(hulls.near)[jnp.minimum(at + np.arange(BLOCK), end - 1)]
+        heights = dot(corners[near], towards)
+        k = jnp.argmax(heights)
+        higher = heights[k] > height
+        return at + BLOCK, jnp.where(higher, near[k], best), jnp.where(higher, heights[k], height)
+
+    found = better((start, jnp.int32(0), jnp.asarray(-jnp.inf, n.dtype)))
+    if hulls.most_near > BLOCK:
+        found = lax.while_loop(lambda found: found[0] < end, better, found)
+    return found[1], rotate(body.mat, body.scale * corners[found[1]])
+
+
+def _between(starts: np.ndarray, k: Array) -> tuple[Array, Array]:
+    table = jnp.asarray(starts)
+    return table[k], table[k + 1]

@@ -1,0 +1,134 @@
+"""Convex hulls of the colliding meshes of a compiled model, as MuJoCo's compiler made them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ukemi.collide.pairs.plane import CORNERS
+from ukemi.model.hulls import Hulls
+
+SLACK = 0.002  # how far, relative to its size, corners may move before a cell may miss one
+FEW = 24  # corners of a hull so small that one cell a side will do
+
+
+class Solid(NamedTuple):
+    """One hull; corners and faces numbered from 0."""
+
+    corners: np.ndarray  # (k, 3)
+    faces: list[np.ndarray]  # corners of each, counterclockwise seen from outside
+    fans: list[np.ndarray]  # faces at each corner
+
+
+def box() -> Solid:
+    """Of half sizes one, with corners and faces in MuJoCo's order."""
+    corners = np.array(CORNERS)
+    faces = []
+    for axis in range(3):
+        for side in (1.0, -1.0):
+            own = np.flatnonzero(corners[:, axis] == side)
+            around = np.roll(corners[own], -1 - axis, 1)
+            order = np.argsort(np.arctan2(around[:, 1], around[:, 0]) * side)
+            faces.append(own[order])
+    return Solid(corners, faces, _fans(8, faces))
+
+
+def _fans(n: int, faces: list[np.ndarray]) -> list[np.ndarray]:
+    """Faces at each of n corners."""
+    return [np.array([f for f, face in enumerate(faces) if k in face], int) for k in range(n)]
+
+
+def rod() -> Solid:
+    """The axis of a capsule of half length one."""
+    return Solid(np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]]), [], _fans(2, []))
+
+
+def point() -> Solid:
+    """The centre of a sphere."""
+    return Solid(np.zeros((1, 3)), [], _fans(1, []))
+
+
+def of_mesh(m, k: int) -> Solid:
+    """The hull of a mesh of a `mujoco.MjModel`, of which the compiler made one."""
+    start = m.mesh_graphadr[k]
+    count = m.mesh_graph[start]
+    own = np.array(m.mesh_graph[start + 2 + count : start + 2 + 2 * count])
+    vertices, first = np.array(m.mesh_vert, np.float64), m.mesh_vertadr[k]
+    number = np.full(m.mesh_vertnum[k], -1)
+    number[own] = np.arange(count)
+    faces = []
+    for p in range(m.mesh_polyadr[k], m.mesh_polyadr[k] + m.mesh_polynum[k]):
+        at = m.mesh_polyvertadr[p]
+        faces.append(number[m.mesh_polyvert[at : at + m.mesh_polyvertnum[p]]])
+    at, many = m.mesh_polymapadr[first + own], m.mesh_polymapnum[first + own]
+    fans = [np.array(m.mesh_polymap[i : i + n]) for i, n in zip(at, many, strict=True)]
+    return Solid(vertices[first + own], faces, fans)
+
+
+def joined(of: np.ndarray, fixed: list[Solid], others: list[Solid]) -> tuple[Hulls, np.ndarray]:
+    """Hulls one after the other, and the corners of the `others` (n, 3)."""
+    solids = [*fixed, *others]
+    first, faces = _starts([len(s.corners) for s in solids]), _starts([len(s.faces) for s in solids])
+    sides = [1 if len(s.corners) <= FEW else int(np.clip(np.sqrt(len(s.corners) / 6), 2, 16)) for s in solids]
+    near = [cell + start for s, n, start in zip(solids, sides, first, strict=False) for cell in _cells(s.corners, n)]
+    loops = [face + start for s, start in zip(solids, first, strict=False) for face in s.faces]
+    fans = [fan + start for s, start in zip(solids, faces, strict=False) for fan in s.fans]
+    hulls = Hulls(
+        of=_ints(of),
+        fixed=_all([s.corners for s in fixed]).reshape(-1, 3),
+        first=_ints(first),
+        grid=_ints(np.stack([_starts([6 * n * n for n in sides])[:-1], sides], 1)),
+        cells=_ints(_starts([len(x) for x in near])),
+        near=_ints(_all(near)),
+        loops=_ints(_starts([len(x) for x in loops])),
+        loop=_ints(_all(loops)),
+        fans=_ints(_starts([len(x) for x in fans])),
+        fan=_ints(_all(fans)),
+    )
+    return hulls, _all([s.corners for s in others]).reshape(-1, 3)
+
+
+def _starts(lengths: list[int]) -> np.ndarray:
+    return np.cumsum([0, *lengths])
+
+
+def _all(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0), *(np.ravel(x) for x in parts)])
+
+
+def _ints(x: np.ndarray) -> np.ndarray:
+    return np.asarray(x, np.int32)
+
+
+def _cells(corners: np.ndarray, n: int):
+    """For each cell of a cube around the hull, n to a side, which corners may be furthest along its directions.
+
+    With v* furthest along the cell's middle c, a corner v can be furthest along a direction within δ of c only if
+    c·(v* − v) ≤ δ |v − v*|.
+    """
+    if n == 1:
+        return [np.arange(len(corners))] * 6
+    size = np.linalg.norm(corners, axis=1).max()
+    found = []
+    for middle, spread in zip(*_directions(n), strict=True):
+        height = corners @ middle
+        best = np.argmax(height)
+        away = np.linalg.norm(corners - corners[best], axis=1)
+        found.append(np.flatnonzero(height[best] - height <= spread * away + SLACK * spread * size))
+    return found
+
+
+def _directions(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Middles (6 n², 3) of the cells of a cube, in the order of `support.cell`, and how far (6 n²,) corners are off."""
+    middles, ends = [], (np.arange(n + 1) / n) * 2 - 1
+    spread = []
+    for axis in range(3):
+        for side in (1.0, -1.0):
+            for i in range(n):
+                for j in range(n):
+                    square = np.array([(side, u, w) for u in ends[i : i + 2] for w in ends[j : j + 2]])
+                    square = np.roll(square / np.linalg.norm(square, axis=1)[:, None], axis, 1)
+                    middle = square.sum(0)
+                    middle = middle / np.linalg.norm(middle)
+                    middles.append(middle)
+                    spread.append(np.linalg.norm(square - middle, axis=1).max())
+    return np.array(middles), np.array(spread)
