@@ -9,7 +9,6 @@ from jax import Array, lax
 from ukemi.collide.geometry import dot, rotate, unrotate
 from ukemi.model.hulls import Hulls
 
-
 BLOCK = 64  # corners looked at together
 
 

@@ -25,13 +25,12 @@ from jax import Array, lax
 from ukemi.collide.geometry import cross, dot, rotate, unit, unrotate
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.shapes import own_arrays
+from ukemi.collide.simplex import length, nearest
 from ukemi.maths import spatial
 from ukemi.model.records import Model
 
 STEPS = 100  # of the search at most; polytopes need fewer than ten, curved shapes most near contact
 CLOSE = 1e-4  # relative error of a distance, which shrinks with it, that is good enough
-EDGES = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
-FACES = np.array([(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)])
 LEAST = 8  # corners that there is room for: `faceted` needs them
 SHRINK = 0.01  # how much smaller shapes are made that touch or overlap, to see in which direction
 
@@ -87,7 +86,7 @@ def extent(hull: Hull) -> Array:
 
 def heights(hull: Hull, n: Array) -> Array:
     """How far (k,) each corner with its ellipsoid reaches from the centre along n (3,); no corner, no height."""
-    return jnp.where(hull.kept, dot(hull.corners, n), -jnp.inf) + _length(rotate(hull.core, n))
+    return jnp.where(hull.kept, dot(hull.corners, n), -jnp.inf) + length(rotate(hull.core, n))
 
 
 def reach(hull: Hull, n: Array) -> Array:
@@ -106,17 +105,12 @@ def rounding(a: Hull, b: Hull) -> Array:
     return 16 * jnp.finfo(size.dtype).eps * size
 
 
-def _length(x: Array) -> Array:
-    square = dot(x, x)
-    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
-
-
 def _support(hull: Hull, n: Array) -> Array:
     """A point (3,) of the shape, its ball left out, that is furthest along n (3,), from the centre."""
     best = jnp.arange(len(hull.kept)) == jnp.argmax(jnp.where(hull.kept, dot(hull.corners, n), -jnp.inf))
     x = rotate(hull.core, n)
-    length = _length(x)
-    x = x / jnp.where(length > 0, length, 1.0)
+    far = length(x)
+    x = x / jnp.where(far > 0, far, 1.0)
     return (best[:, None] * hull.corners).sum(0) + unrotate(hull.core, x)
 
 
@@ -157,56 +151,16 @@ def separating_direction(a: Hull, b: Hull, start: Array) -> Array:
         better = value > at.lower
         lower, best = jnp.where(better, value, at.lower), jnp.where(better, at.normal, at.best)
         points = jnp.where((jnp.arange(4) == jnp.argmin(at.weight))[:, None], new, at.points)
-        weight, normal, upper, inside = _nearest(points)
+        weight, normal, upper, inside = nearest(points)
         done = at.done | inside | (upper - lower <= CLOSE * jnp.maximum(upper - balls, 0.0) + noise)
         return _Search(points, weight, normal, upper, best, lower, done, at.count + 1)
 
     first = furthest(start)
     normal = unit(first, start)
     weight = jnp.zeros(4, apart.dtype).at[0].set(1.0)
-    upper = _length(first)
+    upper = length(first)
     blank = _Search(jnp.tile(first, (4, 1)), weight, normal, upper, start, dot(start, first), a.flat, jnp.int32(0))
     return lax.while_loop(lambda at: ~at.done & (at.count < STEPS), further, blank).best
-
-
-def _nearest(points: Array) -> tuple[Array, Array, Array, Array]:
-    """The point of a tetrahedron's surface nearest to the origin, and whether the origin is inside.
-
-    Returns its weights (4,), the direction to it (3,), its distance (), and the flag (). The tetrahedron may be flat.
-    """
-    eye = np.eye(4, dtype=points.dtype)
-    tiny = jnp.finfo(points.dtype).tiny
-    p, q = points[EDGES[:, 0]], points[EDGES[:, 1]]
-    along = q - p
-    square = dot(along, along)
-    t = jnp.clip(-dot(p, along) / jnp.maximum(square, tiny), 0.0, 1.0)[:, None]
-    on_edge = p + t * along
-    edge_weight = (1 - t) * eye[EDGES[:, 0]] + t * eye[EDGES[:, 1]]
-
-    x, y, z = (points[FACES[:, k]] for k in range(3))
-    n = cross(y - x, z - x)
-    area = jnp.maximum(dot(n, n), tiny)
-    share = jnp.stack([dot(cross(y, z), n), dot(cross(z, x), n), dot(cross(x, y), n)], -1) / area[:, None]
-    longest = jnp.maximum(jnp.maximum(dot(y - x, y - x), dot(z - x, z - x)), dot(z - y, z - y))
-    proper = dot(n, n) > (64 * jnp.finfo(points.dtype).eps * longest) ** 2
-    within = proper & (share >= 0).all(-1)
-    unit_n = n / jnp.sqrt(area)[:, None]
-    height = dot(unit_n, x)
-    face_weight = (share[:, :, None] * eye[FACES]).sum(1)
-
-    squares = jnp.concatenate([dot(on_edge, on_edge), jnp.where(within, height**2, jnp.inf)])
-    best = (jnp.arange(10) == jnp.argmin(squares))[:, None]
-    weight = (best * jnp.concatenate([edge_weight, jnp.where(within[:, None], face_weight, 0.0)])).sum(0)
-    length = jnp.sqrt(squares.min())
-    side = jnp.where(height < 0, -1.0, 1.0)[:, None]
-    direction = jnp.concatenate([on_edge / jnp.maximum(_length(on_edge), tiny)[:, None], unit_n * side])
-    normal = unit((best * direction).sum(0), jnp.array([1.0, 0.0, 0.0], points.dtype))
-    # inside: seen from every face the origin is on the side of the fourth point
-    fourth = points[np.array([3, 2, 1, 0])]
-    beyond = dot(n, fourth - x)
-    solid = (jnp.abs(beyond) > 1e-12 * jnp.sqrt(area) * jnp.sqrt(longest.max())) & proper
-    inside = (solid & (beyond * dot(n, -x) > 0)).all() | (length <= 0)
-    return weight, normal, length, inside
 
 
 def axis_direction(a: Hull, b: Hull) -> tuple[Array, Array]:

@@ -1,0 +1,206 @@
+"""Which corners of two polytopes are nearest, or deepest in each other.
+
+With D = {y − x : x in a, y in b}, the distance is that of D from the origin; where D holds the origin the depth is the
+origin's distance from D's surface. Gilbert, Johnson and Keerthi's algorithm finds the nearest point in simplices of
+supporting points, van den Bergen's expanding polytope the nearest face from inside. Both end at a simplex whose
+corners are differences of corners: which these are is all that they return.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi.collide.geometry import cross, dot, unit
+from ukemi.collide.hulls.support import Body, support
+from ukemi.collide.simplex import FACES, length, nearest
+from ukemi.model.hulls import Hulls
+
+STEPS = 64  # of the first search
+CORNERS = 100  # of the expanding polytope at the most
+SLOTS = 2 * CORNERS - 4  # its faces then
+
+
+class Points(NamedTuple):
+    """Points of D (k, ...): where they are, and of which corners they are the difference."""
+
+    place: Array  # (k, 3) [m]
+    a: Array  # (k,)
+    b: Array  # (k,)
+
+
+class Nearest(NamedTuple):
+    """Where two polytopes are nearest; balls left out."""
+
+    normal: Array  # (3,) from a to b
+    distance: Array  # () signed: a lower bound where they are beyond reach [m]
+    a: Array  # (3,) corners, some of them the same
+    b: Array  # (3,)
+    weight: Array  # (3,) of the nearest point in the simplex
+    inside: Array  # () bool: they overlap
+    failed: Array  # () bool: the search did not end
+
+
+class _Search(NamedTuple):
+    points: Points  # four
+    weight: Array  # (4,)
+    normal: Array  # (3,)
+    upper: Array  # () distance of the nearest point [m]
+    best: Array  # (3,) direction of the largest lower bound
+    lower: Array  # () and that bound [m]
+    inside: Array  # () bool
+    done: Array  # () bool
+    count: Array
+
+
+def _furthest(hulls: Hulls, corners: Array, a: Body, b: Body, n: Array) -> Points:
+    """The point of D furthest against n."""
+    i, x = support(hulls, corners, a, n)
+    j, y = support(hulls, corners, b, -n)
+    return Points(b.pos - a.pos + y - x, i, j)
+
+
+def search(hulls: Hulls, corners: Array, a: Body, b: Body, reach: Array, start: Array, size: Array) -> Nearest:
+    """Where polytopes are nearest, or that they are further apart than reach and the radii of their balls.
+
+    start: (3,) where to look first. size: () of the pair, for rounding [m].
+    """
+    noise = 16 * jnp.finfo(size.dtype).eps * size
+    at = _approach(hulls, corners, a, b, reach + a.radius + b.radius, start, noise)
+    apart = _ended(at)
+    return lax.cond(at.inside, lambda: _expand(hulls, corners, a, b, at.points, noise), lambda: apart)
+
+
+def _approach(hulls: Hulls, corners: Array, a: Body, b: Body, reach: Array, start: Array, noise: Array) -> _Search:
+    """The search from outside."""
+
+    def further(at: _Search) -> _Search:
+        new = _furthest(hulls, corners, a, b, at.normal)
+        value = dot(at.normal, new.place)
+        better = value > at.lower
+        lower, best = jnp.where(better, value, at.lower), jnp.where(better, at.normal, at.best)
+        known = ((at.points.a == new.a) & (at.points.b == new.b) & (at.weight > 0)).any()
+        slot = jnp.arange(4) == jnp.argmin(at.weight)
+        points = jax.tree.map(lambda x, y: jnp.where(slot if x.ndim == 1 else slot[:, None], y, x), at.points, new)
+        weight, normal, upper, inside = nearest(points.place)
+        ended = known | (at.upper - lower <= noise) | (lower > reach)
+        now = _Search(points, weight, normal, upper, best, lower, inside, inside, at.count + 1)
+        kept = at._replace(best=best, lower=lower, done=jnp.array(True), count=at.count + 1)
+        return jax.tree.map(lambda x, y: jnp.where(ended, x, y), kept, now)
+
+    first = _furthest(hulls, corners, a, b, start)
+    points = jax.tree.map(lambda x: jnp.stack([x] * 4), first)
+    weight = jnp.zeros(4, start.dtype).at[0].set(1.0)
+    no = jnp.array(False)
+    value = dot(start, first.place)
+    blank = _Search(
+        points, weight, unit(first.place, start), length(first.place), start, value, no, value > reach, jnp.int32(0)
+    )
+    return lax.while_loop(lambda at: ~at.done & (at.count < STEPS), further, blank)
+
+
+def _ended(at: _Search) -> Nearest:
+    """The simplex that holds the nearest point; what does not count repeats its heaviest point."""
+    order = jnp.argsort(-at.weight)[:3]
+    pick = jnp.where(at.weight[order] > 0, order, order[0])
+    a, b, weight = at.points.a[pick], at.points.b[pick], at.weight[order]
+    return Nearest(at.normal, jnp.maximum(at.lower, 0.0), a, b, weight, jnp.array(False), ~at.done)
+
+
+# ---- from inside -----------------------------------------------------------------------------------------------------
+
+
+class _Polytope(NamedTuple):
+    """A polytope around the origin, of points of D."""
+
+    points: Points  # (CORNERS, ...)
+    count: Array  # () of them
+    faces: Array  # (SLOTS, 3) of points, counterclockwise seen from outside
+    alive: Array  # (SLOTS,)
+    normal: Array  # (SLOTS, 3) outward, unit; zero of faces without area
+    height: Array  # (SLOTS,) over the origin, inf of faces without area [m]
+    owner: Array  # (CORNERS, CORNERS) face that has the edge from one point to another
+    nearest: Array  # () face
+    done: Array  # () bool
+
+
+def _planes(place: Array, faces: Array, noise: Array) -> tuple[Array, Array]:
+    """Normals (n, 3) and heights (n,) of faces."""
+    p, q, r = (place[faces[:, k]] for k in range(3))
+    n = cross(q - p, r - p)
+    area = length(n)
+    flat = area <= noise * jnp.maximum(length(q - p), length(r - p))
+    n = jnp.where(flat[:, None], 0.0, n / jnp.where(flat, 1.0, area)[:, None])
+    height = dot(n, p)
+    return n, jnp.where(flat | (height < -noise), jnp.inf, height)
+
+
+def _first_polytope(points: Points, noise: Array) -> _Polytope:
+    """The tetrahedron of four points."""
+    p = points.place
+    faces = jnp.asarray(np.array(FACES, np.int32))
+    fourth = p[np.array([3, 2, 1, 0])]
+    n = cross(p[faces[:, 1]] - p[faces[:, 0]], p[faces[:, 2]] - p[faces[:, 0]])
+    turned = dot(n, fourth - p[faces[:, 0]]) > 0
+    faces = jnp.where(turned[:, None], faces[:, np.array([0, 2, 1])], faces)
+    faces = jnp.pad(faces, ((0, SLOTS - 4), (0, 0)))
+    points = jax.tree.map(lambda x: jnp.pad(x, ((0, CORNERS - 4),) + ((0, 0),) * (x.ndim - 1)), points)
+    alive = jnp.arange(SLOTS) < 4
+    normal, height = _planes(points.place, faces, noise)
+    owner = _own(jnp.zeros((CORNERS, CORNERS), jnp.int32), faces, alive)
+    return _Polytope(points, jnp.int32(4), faces, alive, normal, height, owner, jnp.int32(0), jnp.array(False))
+
+
+def _own(owner: Array, faces: Array, new: Array) -> Array:
+    """Write down which faces have which edges."""
+    start = jnp.where(new[:, None], faces, CORNERS)
+    number = jnp.broadcast_to(jnp.arange(len(faces), dtype=jnp.int32)[:, None], faces.shape)
+    return owner.at[start, faces[:, np.array([1, 2, 0])]].set(number, mode="drop")
+
+
+def _expand(hulls: Hulls, corners: Array, a: Body, b: Body, points: Points, noise: Array) -> Nearest:
+    """The face of D nearest to the origin, from inside."""
+
+    def further(at: _Polytope) -> _Polytope:
+        face = jnp.argmin(jnp.where(at.alive, at.height, jnp.inf)).astype(jnp.int32)
+        new = _furthest(hulls, corners, a, b, -at.normal[face])
+        known = ((at.points.a == new.a) & (at.points.b == new.b) & (jnp.arange(CORNERS) < at.count)).any()
+        done = known | (dot(at.normal[face], new.place) - at.height[face] <= noise)
+        at = at._replace(nearest=face, done=done)
+        return jax.tree.map(lambda x, y: jnp.where(done, x, y), at, _with(at, new, noise))
+
+    at = lax.while_loop(lambda at: ~at.done & (at.count < CORNERS), further, _first_polytope(points, noise))
+    pick = at.faces[at.nearest]
+    place = at.points.place[pick]
+    normal = at.normal[at.nearest]
+    weight = dot(cross(place[np.array([1, 2, 0])], place[np.array([2, 0, 1])]), normal)
+    return Nearest(
+        -normal, -at.height[at.nearest], at.points.a[pick], at.points.b[pick], weight, jnp.array(True), ~at.done
+    )
+
+
+def _with(at: _Polytope, new: Points, noise: Array) -> _Polytope:
+    """The hull of a polytope and one more point: the faces that the point sees give way to a cone over their rim."""
+    points = jax.tree.map(lambda x, y: x.at[at.count].set(y), at.points, new)
+    seen = at.alive & (dot(at.normal, new.place) - at.height > noise)
+    seen = seen | (jnp.arange(SLOTS) == at.nearest)
+    start, end = at.faces, at.faces[:, np.array([1, 2, 0])]
+    rim = seen[:, None] & ~seen[at.owner[end, start]]
+    kept = at.alive & ~seen
+    turn, free = jnp.cumsum(rim.ravel()), jnp.cumsum(~kept)
+    fresh = ~kept & (free <= turn[-1])
+    edge = jnp.minimum(jnp.searchsorted(turn, free), rim.size - 1)
+    cone = jnp.stack([start.ravel()[edge], end.ravel()[edge], jnp.full(SLOTS, at.count)], -1)
+    faces = jnp.where(fresh[:, None], cone, at.faces)
+    normal, height = _planes(points.place, cone, noise)
+    return at._replace(
+        points=points,
+        count=at.count + 1,
+        faces=faces,
+        alive=kept | fresh,
+        normal=jnp.where(fresh[:, None], normal, at.normal),
+        height=jnp.where(fresh, height, at.height),
+        owner=_own(at.owner, cone, fresh),
+    )
