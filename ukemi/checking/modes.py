@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.collide.detect import Contacts
-from ukemi.collide.primitives import PAIRS
+from ukemi.collide.primitives import points_of
 from ukemi.constraints.block import Frame, Side
 from ukemi.constraints.contacts import contact_parameters, mixing_code
 from ukemi.constraints.rows import placed, row_kinds, scalar_blocks
@@ -122,7 +122,7 @@ def _by_pair(model: Model, contacts: Contacts, *codes: Array) -> Array:
     """
     layout = model.pairs.layout
     codes = *codes, 1 + (contacts.frame[:, 0] @ ASKEW > 0)
-    slots = max(PAIRS[group.types].points for group in layout.groups)
+    slots = max(points_of(group.types) for group in layout.groups)
     where = contacts.pair * slots + contacts.which
     table = jnp.zeros((len(layout.geoms) * slots, len(codes)), int)
     values = jnp.where(contacts.active[:, None], jnp.stack([code.astype(int) for code in codes], -1), 0)

@@ -9,8 +9,10 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide import response
+from ukemi.collide.hulls import touching
+from ukemi.collide.hulls.features import FEATURES
 from ukemi.collide.kinds import KINDS
-from ukemi.collide.primitives import PAIRS, chunk_of, pair_function
+from ukemi.collide.primitives import POLYTOPES, chunk_of, pair_function, points_of
 from ukemi.collide.shapes import EMPTY, Shape, own_arrays, shapes_at, sides
 from ukemi.implicit.rule import keep, unmoved, zero_tangent
 from ukemi.maths import spatial
@@ -36,6 +38,9 @@ class Contacts(NamedTuple):
     pair: Array  # (nc,) which pair of geoms, a row of `PairLayout.geoms`
     which: Array  # (nc,) which of the pair's contact points
     overflow: Array  # () bool: more contacts than the model can hold
+    features: Array  # (nc, 7) case and corners of both where polytopes touch; (nc, 0) where a model has none
+    patch: Array  # (nc, 2, 3, 3) these corners, in units of the shapes' sizes
+    failed: Array  # () bool: a search for what touches did not end
 
     @property
     def names(self) -> Array:
@@ -50,6 +55,7 @@ class Found(NamedTuple):
     hit: Array  # (n, 12) point, then frame
     pair: Array  # (n,)
     which: Array  # (n,)
+    features: Array  # (n, 7) or (n, 0)
 
 
 class Posed(NamedTuple):
@@ -58,6 +64,7 @@ class Posed(NamedTuple):
     shapes: Shape  # all geoms
     reach: Array  # (pairs,) margin + gap [m]
     near: Array  # (pairs,) distance between bounding capsules, less the reach [m]
+    corners: Array  # (nv, 3) of all hulls, in units of sizes
 
 
 def detect(model: Model, kin: Kinematics, ahead: Array | None = None) -> Contacts:
@@ -80,11 +87,12 @@ def _detect(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
 def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
     layout = model.pairs.layout
     margin, gap = _reach(model, ahead)
-    posed = Posed(shapes, margin + gap, _apart(model, shapes.pos, shapes.mat) - margin - gap)
-    parts = [_examine(layout, g, np.arange(len(layout.groups[g].geoms)), posed) for g in _planes(layout)]
-    overflow, nowhere = jnp.zeros((), bool), jnp.zeros((), bool)
+    corners = jnp.concatenate([jnp.asarray(layout.hulls.fixed, shapes.pos.dtype), model.geoms.vertices])
+    posed = Posed(shapes, margin + gap, _apart(model, shapes.pos, shapes.mat) - margin - gap, corners)
+    parts = [_examine(layout, g, np.arange(len(layout.groups[g].geoms)), posed)[0] for g in _planes(layout)]
+    overflow, failed, nowhere = jnp.zeros((3,), bool)
     if len(_planes(layout)) < len(layout.groups):
-        others, overflow = one_by_one(lambda posed: _near_pairs(layout, posed))(posed)
+        others, overflow, failed = one_by_one(lambda posed: _near_pairs(layout, posed))(posed)
         parts.append(others)
         nowhere = ~jnp.isfinite(posed.near).all()
     found = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
@@ -92,7 +100,7 @@ def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
     nearest = smallest(excess, min(layout.capacity, len(excess)))
     if layout.capacity < len(excess):
         overflow = overflow | ((excess < 0).sum() > layout.capacity)
-    distance, hit, pair, which = spatial.materialize(tuple(x[nearest] for x in found))
+    distance, hit, pair, which, features = spatial.materialize(tuple(x[nearest] for x in found))
     nowhere = nowhere | ~jnp.isfinite(excess).all()
     distance = jnp.where(nowhere, jnp.nan, distance)
     return Contacts(
@@ -103,14 +111,17 @@ def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
         pair=pair,
         which=which,
         overflow=overflow,
+        features=features,
+        patch=corners[features[:, 1:].reshape(len(pair), -1, 3)],
+        failed=failed,
     )
 
 
 def _differentiate_detect(primals, tangents):
     """Contacts follow their shapes by the derivative of the pair functions; which contacts there are is constant."""
-    (model, shapes, ahead), (_, along, _) = primals, tangents
+    (model, shapes, ahead), (models, along, _) = primals, tangents
     contacts = keep(_detect(model, shapes, ahead))
-    return contacts, _following(model, shapes, ahead, along, contacts)
+    return contacts, _following(model, shapes, ahead, along, models.geoms.vertices, contacts)
 
 
 _detect.defjvp(_differentiate_detect, symbolic_zeros=True)
@@ -129,17 +140,19 @@ def _attached(model: Model, shapes: Shape, ahead: Array | None, contacts: Contac
 
 
 def _differentiate_attached(primals, tangents):
-    (model, shapes, ahead, contacts), (_, along, _, _) = primals, tangents
-    return contacts, _following(model, shapes, ahead, along, contacts)
+    (model, shapes, ahead, contacts), (models, along, _, _) = primals, tangents
+    return contacts, _following(model, shapes, ahead, along, models.geoms.vertices, contacts)
 
 
-def _following(model: Model, shapes: Shape, ahead: Array | None, along: Shape, contacts: Contacts) -> Contacts:
-    """How contacts move as their shapes move along tangents."""
+def _following(
+    model: Model, shapes: Shape, ahead: Array | None, along: Shape, corners, contacts: Contacts
+) -> Contacts:
+    """How contacts move as their shapes, and the corners of hulls, move along tangents."""
     tangent = zero_tangent(contacts)
-    if unmoved(along):
+    if unmoved((along, corners)):
         return tangent
     margin, gap = _reach(model, ahead)
-    moved = response.follow(model.pairs.layout, margin + gap, shapes, along, contacts)
+    moved = response.follow(model.pairs.layout, margin + gap, shapes, along, corners, contacts)
     return tangent._replace(distance=moved.distance, point=moved.point, frame=moved.frame)
 
 
@@ -169,7 +182,12 @@ def bounding_capsules(model: Model) -> tuple[Array, Array]:
     for bounds in dict.fromkeys(kind.bounds for kind in kinds if kind.bounds):
         own, held = np.array([kind.bounds is bounds for kind in kinds]), bounds(*own_arrays(model.geoms))
         half, radius = jnp.where(own[:, None], held[0], half), jnp.where(own, held[1], radius)
-    return half, radius
+    hulls, meshes = model.pairs.layout.hulls, np.array([kind.name == "mesh" for kind in kinds])
+    if not (meshes & (hulls.of >= 0)).any():
+        return half, radius
+    held, size = jnp.asarray(hulls.capsules, half.dtype)[hulls.of], model.geoms.size
+    half = jnp.where(meshes[:, None], held[:, :3] * size, half)
+    return half, jnp.where(meshes, held[:, 3] * jnp.abs(size).max(-1), radius)
 
 
 def _apart(model: Model, pos: Array, mat: Array) -> Array:
@@ -199,34 +217,41 @@ def _planes(layout: PairLayout) -> list[int]:
     """Groups to examine whole: planes with anything, unless there are so many groups that choosing pays."""
     if len(layout.groups) > FEW_GROUPS:
         return []
-    return [g for g, group in enumerate(layout.groups) if _is_flat(group)]
+    return [g for g, group in enumerate(layout.groups) if _is_flat(group) and group.types not in POLYTOPES]
 
 
 def _is_flat(group: PairGroup) -> bool:
     return KINDS[group.types[0]].endless
 
 
-def _examine(layout: PairLayout, g: int, index, posed: Posed) -> Found:
-    """Contact points of some pairs of a group."""
+def _examine(layout: PairLayout, g: int, index, posed: Posed) -> tuple[Found, Array]:
+    """Contact points of some pairs of a group, and whether a search for them failed."""
     group, first = layout.groups[g], layout.first[g]
-    pair = PAIRS[group.types]
-    geoms = group.geoms[index] if isinstance(index, np.ndarray) else jnp.asarray(group.geoms)[index]
-    hit = jax.vmap(pair_function(layout, group))(*sides(posed.shapes, geoms), posed.reach[first + index])
+    geoms = jnp.asarray(group.geoms[index] if isinstance(index, np.ndarray) else jnp.asarray(group.geoms)[index])
+    (a, b), reach, points = sides(posed.shapes, geoms), posed.reach[first + index], points_of(group.types)
+    failed = jnp.zeros((), bool)
+    if group.types in POLYTOPES:
+        hit, features, failed = touching.contacts(group.types, layout.hulls, posed.corners, geoms, a, b, reach)
+    else:
+        hit = jax.vmap(pair_function(layout, group))(a, b, reach)
+        features = jnp.zeros((len(geoms) * points, 0 if layout.plain else FEATURES), jnp.int32)
     data = jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1)
-    which = jnp.asarray(np.tile(np.arange(pair.points, dtype=np.int32), len(geoms)))
-    return Found(hit.distance.reshape(-1), data, jnp.repeat(jnp.asarray(first + index), pair.points), which)
+    which = jnp.asarray(np.tile(np.arange(points, dtype=np.int32), len(geoms)))
+    pair = jnp.repeat(jnp.asarray(first + index), points)
+    return Found(hit.distance.reshape(-1), data, pair, which, features), failed
 
 
-def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array]:
-    """Contact points of the pairs that are near, group by group into one list, and whether some did not fit."""
+def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array, Array]:
+    """Contact points of the pairs that are near, group by group into one list; whether some did not fit; failures."""
     others = [g for g in range(len(layout.groups)) if g not in _planes(layout)]
-    room = sum(layout.groups[g].slots * PAIRS[layout.groups[g].types].points for g in others)
+    room = sum(layout.groups[g].slots * points_of(layout.groups[g].types) for g in others)
     room = min(room, 2 * layout.capacity + 16)
-    spare = max(chunk_of(layout.groups[g]) * PAIRS[layout.groups[g].types].points for g in others)
-    size, dtype = room + spare, posed.near.dtype
+    spare = max(chunk_of(layout.groups[g]) * points_of(layout.groups[g].types) for g in others)
+    size, dtype, no = room + spare, posed.near.dtype, jnp.zeros((), bool)
     none = jnp.zeros(size, jnp.int32)
-    blank = Found(jnp.full(size, EMPTY, dtype), jnp.zeros((size, 12), dtype), none, none)
-    carry = blank, jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+    features = jnp.zeros((size, 0 if layout.plain else FEATURES), jnp.int32)
+    blank = Found(jnp.full(size, EMPTY, dtype), jnp.zeros((size, 12), dtype), none, none, features)
+    carry = blank, jnp.zeros((), jnp.int32), no, no
     # one branch around all pairs of bodies, which are mostly apart, spares their groups' own branches
     planes = [g for g in others if _is_flat(layout.groups[g])]
     for groups in (planes, [g for g in others if g not in planes]):
@@ -234,12 +259,12 @@ def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array]:
             own = slice(layout.first[groups[0]], layout.first[groups[-1] + 1])
             add = partial(_append, layout, groups, posed, room)
             carry = lax.cond((posed.near[own] < 0).any(), add, lambda carry: carry, carry)
-    found, _, lost = carry
-    return jax.tree.map(lambda x: x[:room], found), lost
+    found, _, lost, failed = carry
+    return jax.tree.map(lambda x: x[:room], found), lost, failed
 
 
 def _append(layout: PairLayout, groups: list[int], posed: Posed, room: int, carry):
-    """Append the contact points of the near pairs of several groups to (Found, length, lost)."""
+    """Append the contact points of the near pairs of several groups to (Found, length, lost, failed)."""
     for g in groups:
         near = posed.near[layout.first[g] : layout.first[g + 1]]
         count = (near < 0).sum()
@@ -248,8 +273,8 @@ def _append(layout: PairLayout, groups: list[int], posed: Posed, room: int, carr
 
 
 def _adder(layout: PairLayout, g: int, posed: Posed, near: Array, count: Array, room: int):
-    """Function that appends the contact points of a group's near pairs to (Found, length, lost)."""
-    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), PAIRS[layout.groups[g].types].points
+    """Function that appends the contact points of a group's near pairs to (Found, length, lost, failed)."""
+    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), points_of(layout.groups[g].types)
     wanted = jnp.minimum(count, group.slots)
 
     def add(carry):
@@ -257,16 +282,16 @@ def _adder(layout: PairLayout, g: int, posed: Posed, near: Array, count: Array, 
         index = jnp.pad(index, (0, -group.slots % chunk))
 
         def some(i, carry):
-            found, length, lost = carry
-            new = _examine(layout, g, lax.dynamic_slice_in_dim(index, i * chunk, chunk), posed)
+            found, length, lost, failed = carry
+            new, wrong = _examine(layout, g, lax.dynamic_slice_in_dim(index, i * chunk, chunk), posed)
             real = jnp.repeat(i * chunk + jnp.arange(chunk) < wanted, points)
             new = new._replace(distance=jnp.where(real, new.distance, EMPTY))
             found = jax.tree.map(lambda out, x: lax.dynamic_update_slice_in_dim(out, x, length, 0), found, new)
             after = length + points * jnp.minimum(wanted - i * chunk, chunk)
-            return found, jnp.minimum(after, room).astype(jnp.int32), lost | (after > room)
+            return found, jnp.minimum(after, room).astype(jnp.int32), lost | (after > room), failed | wrong
 
-        found, length, lost = lax.fori_loop(0, -(-wanted // chunk), some, carry)
-        return found, length, lost | (count > group.slots)
+        found, length, lost, failed = lax.fori_loop(0, -(-wanted // chunk), some, carry)
+        return found, length, lost | (count > group.slots), failed
 
     return add
 
@@ -281,4 +306,7 @@ def _no_contacts(model: Model) -> Contacts:
         pair=jnp.zeros(0, jnp.int32),
         which=jnp.zeros(0, jnp.int32),
         overflow=jnp.zeros((), bool),
+        features=jnp.zeros((0, 0), jnp.int32),
+        patch=jnp.zeros((0, 0, 3, 3), dtype),
+        failed=jnp.zeros((), bool),
     )

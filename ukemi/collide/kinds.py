@@ -61,7 +61,12 @@ KINDS = {
             facing=face_part,
             ends=4,
         ),
-        ShapeKind(name="mesh", sizes=(), contacts=0),
+        ShapeKind(
+            name="mesh",
+            sizes=("scale along x", "along y", "along z"),
+            contacts=4,
+            bounds=None,
+        ),
         ShapeKind(name="other", sizes=(), contacts=0),
     )
 }

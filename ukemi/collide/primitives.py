@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jax import Array
 
+from ukemi.collide.hulls.touching import SEVERAL, SIDES
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.pairs import balls, box, plane
 from ukemi.collide.pairs.box_box import box_box
@@ -54,9 +55,30 @@ def _pairs() -> dict[tuple[str, str], PairFunction]:
     return found
 
 
-# What is not here cannot touch: loading refuses it by name.
+def _polytopes() -> dict[tuple[str, str], int]:
+    """How many contacts pairs with a mesh have at the most, in the order of kinds."""
+    found = {("plane", "mesh"): SEVERAL}
+    for kind in SIDES:
+        found[kind, "mesh"] = SEVERAL if SIDES[kind].flat else 1
+    return found
+
+
 PAIRS = _pairs()
-COLLIDING = frozenset(kind for pair in PAIRS for kind in pair)
+# Pairs whose contacts follow from the corners that touch (`hulls`).
+POLYTOPES = _polytopes()
+# What is in neither table cannot touch: loading refuses it by name.
+TOUCHING = (*PAIRS, *POLYTOPES)
+COLLIDING = frozenset(kind for pair in TOUCHING for kind in pair)
+
+
+def points_of(types: tuple[str, str]) -> int:
+    """Slots for contacts of a pair of kinds."""
+    return POLYTOPES[types] if types in POLYTOPES else PAIRS[types].points
+
+
+def partners_of(types: tuple[str, str]) -> int:
+    """How many partners a shape is near to at once, typically."""
+    return PAIRS[types].partners if types in PAIRS else 1
 
 
 def pair_function(layout: PairLayout, group: PairGroup) -> Callable[[Shape, Shape, Array], Hit]:
@@ -67,4 +89,6 @@ def pair_function(layout: PairLayout, group: PairGroup) -> Callable[[Shape, Shap
 
 def chunk_of(group: PairGroup) -> int:
     """Pairs of a group examined together: few where each is costly."""
+    if group.types in POLYTOPES:
+        return 1
     return min(8 if PAIRS[group.types].exact else 2, group.slots)

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.collide.primitives import PAIRS, chunk_of, pair_function
+from ukemi.collide.hulls import response as polytopes
+from ukemi.collide.primitives import POLYTOPES, chunk_of, pair_function, points_of
 from ukemi.collide.shapes import Hit, Shape, cut, parameter_count, parameters, sides
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, is_zero
@@ -24,37 +25,94 @@ from ukemi.model.records import PairGroup, PairLayout
 from ukemi.xla.batches import one_by_one
 
 
-def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, contacts) -> Hit:
-    """Derivative of the contacts as the shapes move along tangents, whose leaves may be SymbolicZero."""
+def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corners, contacts) -> Hit:
+    """Derivative of the contacts as shapes and corners of hulls move along tangents, whose leaves may be SymbolicZero.
+
+    corners: tangent of `Geoms.vertices`.
+    """
     turn = filled(along.mat, shapes.mat)
     spin = spatial.materialize(_axial(spatial.compose(turn, shapes.mat.mT)))
     parts = [jnp.concatenate([filled(along.pos, shapes.pos), spin], -1)]
     sized, like = not all(map(is_zero, along[2:])), Hit(contacts.distance, contacts.point, contacts.frame)
     if sized:
         parts.append(parameters(type(shapes)(shapes.pos, shapes.mat, *map(filled, along[2:], shapes[2:]))))
-    move = transposable(partial(_push, layout, sized), partial(_pull, layout, sized))
+    bent = not layout.plain and not is_zero(corners)
+    if bent:
+        parts.append(corners)
+    move = transposable(partial(_push, layout, sized, bent), partial(_pull, layout, sized, bent))
     return move((reach, shapes, contacts), parts, like)
 
 
-def _push(layout: PairLayout, sized: bool, known, parts: list[Array]) -> Hit:
-    """Changes of the contacts along translations and rotations (ng, 6) of the shapes, and along parameters (ng, w)."""
+def _push(layout: PairLayout, sized: bool, bent: bool, known, parts: list[Array]) -> Hit:
+    """Changes of the contacts along translations and rotations (ng, 6) of the shapes, along parameters (ng, w) if
+    `sized`, and along corners (nvert, 3) if `bent`."""
     reach, shapes, contacts = known
     geoms = jnp.asarray(layout.geoms)[contacts.pair]
-    columns = [part[geoms[:, side]] for part in parts for side in (0, 1)]
+    columns = [part[geoms[:, side]] for part in parts[: 1 + sized] for side in (0, 1)]
     still = np.zeros(len(layout.groups), bool)
     G = one_by_one(partial(responses, layout, sized, still))(reach, shapes, contacts)
     moved = spatial.apply(G, jnp.concatenate(columns, -1))
+    if bent:
+        moved = moved + one_by_one(partial(_bend, layout))(shapes, contacts, parts[-1])
     frame = spatial.cross(moved[:, None, 4:], contacts.frame)
     return Hit(moved[:, 0], moved[:, 1:4], frame)
 
 
-def _pull(layout: PairLayout, sized: bool, known, on: Hit) -> list[Array]:
+def _bend(layout: PairLayout, shapes: Shape, contacts, along: Array) -> Array:
+    """Changes (nc, 7) of the contacts of polytopes as corners (nvert, 3) move along."""
+    corners = jnp.concatenate([jnp.zeros((len(layout.hulls.fixed), 3), along.dtype), along])
+    out = jnp.zeros((len(contacts.pair), 7), along.dtype)
+    for g, own in _of_polytopes(layout, contacts):
+        kinds = layout.groups[g].types
+
+        def write(touch, out, kinds=kinds):
+            return out.at[touch.row].set(polytopes.bend(kinds, touch, corners[touch.corner]), mode="drop")
+
+        out = polytopes.each(layout, g, shapes, contacts, own, write, out)
+    return out
+
+
+def _unbend(layout: PairLayout, shapes: Shape, contacts, on: Array, count: int) -> Array:
+    """What `on` (nc, 7) pulls on the corners (nvert, 3): the transpose of `_bend`."""
+    fixed = len(layout.hulls.fixed)
+    total = jnp.zeros((fixed + count, 3), on.dtype)
+    for g, own in _of_polytopes(layout, contacts):
+        kinds = layout.groups[g].types
+
+        def write(touch, total, kinds=kinds):
+            real = touch.row < len(on)
+            pulled = polytopes.unbend(kinds, touch, on[jnp.minimum(touch.row, len(on) - 1)])
+            pulled = jnp.where(real[:, None, None, None], pulled, 0.0)
+            return total.at[touch.corner.ravel()].add(pulled.reshape(-1, 3))
+
+        total = polytopes.each(layout, g, shapes, contacts, own, write, total)
+    return total[fixed:]
+
+
+def _of_polytopes(layout: PairLayout, contacts):
+    """Groups of polytopes, and which contacts (nc,) are theirs."""
+    for g, group in enumerate(layout.groups):
+        if group.types in POLYTOPES:
+            yield g, _own(layout, g, contacts)
+
+
+def _own(layout: PairLayout, g: int, contacts) -> Array:
+    """Which contacts (nc,) are of a group's pairs."""
+    return contacts.active & (contacts.pair >= layout.first[g]) & (contacts.pair < layout.first[g + 1])
+
+
+def _pull(layout: PairLayout, sized: bool, bent: bool, known, on: Hit) -> list[Array]:
     """The transpose of `_push`."""
     reach, shapes, contacts = known
     spin = spatial.cross(contacts.frame, on.frame).sum(1)
     on_contact = OnContact(on.distance, on.point, spatial.apply(contacts.frame, spin))
     pulled = one_by_one(partial(pull, layout, sized))(reach, shapes, contacts, on_contact)
-    return [pulled[:, :6], pulled[:, 6:]] if sized else [pulled]
+    out = [pulled[:, :6], pulled[:, 6:]] if sized else [pulled]
+    if bent:
+        rows = jnp.concatenate([on.distance[:, None], on.point, on_contact.turn], -1)
+        count = layout.hulls.first[-1] - len(layout.hulls.fixed)
+        out.append(one_by_one(partial(_unbend, layout, count=int(count)))(shapes, contacts, rows))
+    return out
 
 
 def _axial(matrix: Array) -> Array:
@@ -73,16 +131,32 @@ def responses(layout: PairLayout, sized: bool, still: np.ndarray, reach: Array, 
     n, width = len(contacts.pair), 12 + 2 * parameter_count(shapes) * sized
     G = jnp.zeros((n, 7, width), shapes.pos.dtype)
     for g in range(len(layout.groups)):
-        own = contacts.active & (contacts.pair >= layout.first[g]) & (contacts.pair < layout.first[g + 1])
+        own = _own(layout, g, contacts)
         columns = np.arange(6 if still[g] else 0, width)
-        fill = partial(_fill, layout, g, columns, reach, shapes, contacts, own)
+        fill = _fill_touching if layout.groups[g].types in POLYTOPES else _fill
+        fill = partial(fill, layout, g, columns, reach, shapes, contacts, own)
         G = fill(G) if len(layout.groups) == 1 else lax.cond(own.any(), fill, lambda G: G, G)
     return G
 
 
+def _fill_touching(layout: PairLayout, g: int, columns: np.ndarray, reach, shapes: Shape, contacts, own: Array, G):
+    """Write the responses of a group of polytopes, several contacts at a time."""
+    kinds, blank = layout.groups[g].types, G.shape[-1] - len(columns)
+
+    def respond(touch: polytopes.Touch) -> Array:
+        none = jnp.zeros((), G.dtype)
+        return _pair_response(polytopes.hit_of(kinds, touch), columns, touch.a, touch.b, none)[0]
+
+    def write(touch: polytopes.Touch, G: Array) -> Array:
+        new = jnp.pad(jax.vmap(respond)(touch), ((0, 0), (0, 0), (blank, 0)))
+        return G.at[touch.row].set(new, mode="drop")
+
+    return polytopes.each(layout, g, shapes, contacts, own, write, G)
+
+
 def _fill(layout: PairLayout, g: int, columns: np.ndarray, reach, shapes: Shape, contacts, own: Array, G: Array):
     """Write the responses of a group's `own` contacts, several pairs at a time."""
-    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), PAIRS[layout.groups[g].types].points
+    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), points_of(layout.groups[g].types)
     blank = G.shape[-1] - len(columns)
     count, turns = _in_turn(layout, g, contacts, own)
 
@@ -111,7 +185,7 @@ def _pair_response(function, columns: np.ndarray, a: Shape, b: Shape, reach: Arr
     zero = jnp.zeros(12 + 2 * w, a.pos.dtype)
     along = np.eye(12 + 2 * w, dtype=a.pos.dtype)[columns]
     now, change = jax.vmap(lambda t: jax.jvp(hit, (zero,), (t,)), out_axes=(None, -1))(along)
-    # the frame's rows turn by δe = ω × e: δE Eᵀ has the rotation in the frame's axes as its entries 12, 20, 01
+    # as `polytopes.spin`, for all columns at once
     frame = now.frame
     spin = [(change.frame[:, i] * frame[:, j, :, None]).sum(1) for i, j in ((1, 2), (2, 0), (0, 1))]
     turned = jnp.stack(spatial.materialize(spin), 1)
@@ -139,15 +213,33 @@ def pull(layout: PairLayout, sized: bool, reach: Array, shapes: Shape, contacts,
     total = jnp.zeros((len(shapes.pos), 6 + parameter_count(shapes) * sized), shapes.pos.dtype)
     rows = jnp.concatenate([on.distance[:, None], on.point, on.turn], -1)
     for g in range(len(layout.groups)):
-        own = contacts.active & (contacts.pair >= layout.first[g]) & (contacts.pair < layout.first[g + 1])
-        add = partial(_add_pulls, layout, g, reach, shapes, contacts, own, rows)
+        own = _own(layout, g, contacts)
+        add = _add_touching if layout.groups[g].types in POLYTOPES else _add_pulls
+        add = partial(add, layout, g, reach, shapes, contacts, own, rows)
         total = add(total) if len(layout.groups) == 1 else lax.cond(own.any(), add, lambda total: total, total)
     return total
 
 
+def _add_touching(layout: PairLayout, g: int, reach, shapes: Shape, contacts, own: Array, rows: Array, total: Array):
+    """Add what the contacts of a group of polytopes pull on, several at a time."""
+    kinds, width = layout.groups[g].types, total.shape[-1]
+
+    def pull_one(touch: polytopes.Touch, on: Array) -> Array:
+        none = jnp.zeros((), rows.dtype)
+        return _pair_pull(polytopes.hit_of(kinds, touch), width, touch.a, touch.b, none, on[None])
+
+    def write(touch: polytopes.Touch, total: Array) -> Array:
+        real = touch.row < len(rows)
+        pulled = jax.vmap(pull_one)(touch, rows[jnp.minimum(touch.row, len(rows) - 1)])
+        pulled = jnp.where(real[:, None, None], pulled, 0.0).reshape(-1, width)
+        return total.at[touch.geoms.ravel()].add(pulled)
+
+    return polytopes.each(layout, g, shapes, contacts, own, write, total)
+
+
 def _add_pulls(layout: PairLayout, g: int, reach, shapes: Shape, contacts, own: Array, rows: Array, total: Array):
     """Add what a group's `own` contacts pull on, several pairs at a time."""
-    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), PAIRS[layout.groups[g].types].points
+    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), points_of(layout.groups[g].types)
     count, turns = _in_turn(layout, g, contacts, own)
     width = total.shape[-1]
 
@@ -175,8 +267,7 @@ def _pair_pull(function, width: int, a: Shape, b: Shape, reach: Array, on: Array
 
     w = sum(x.size for x in a[2:])
     now, back = jax.vjp(hit, jnp.zeros((2, width), a.pos.dtype))
-    # the frame's axes turn by δe = ω × e, of which the entries 12, 20, 01 of δE Eᵀ are taken
-    frame = jnp.stack([on[:, 4 + k, None] * now.frame[:, j] for k, j in ((2, 1), (0, 2), (1, 0))], 1)
+    frame = polytopes.pulled_frame(now.frame, on[:, 4:])
     return back(Hit(on[:, 0], on[:, 1:4], frame))[0]
 
 

@@ -64,7 +64,7 @@ def of_mesh(m, k: int) -> Solid:
     return Solid(vertices[first + own], faces, fans)
 
 
-def joined(of: np.ndarray, fixed: list[Solid], others: list[Solid]) -> tuple[Hulls, np.ndarray]:
+def joined(of: np.ndarray, bound: np.ndarray, fixed: list[Solid], others: list[Solid]) -> tuple[Hulls, np.ndarray]:
     """Hulls one after the other, and the corners of the `others` (n, 3)."""
     solids = [*fixed, *others]
     first, faces = _starts([len(s.corners) for s in solids]), _starts([len(s.faces) for s in solids])
@@ -74,8 +74,10 @@ def joined(of: np.ndarray, fixed: list[Solid], others: list[Solid]) -> tuple[Hul
     fans = [fan + start for s, start in zip(solids, faces, strict=False) for fan in s.fans]
     hulls = Hulls(
         of=_ints(of),
+        bound=np.asarray(bound, np.float64),
         fixed=_all([s.corners for s in fixed]).reshape(-1, 3),
         first=_ints(first),
+        capsules=np.stack([_capsule(s.corners) for s in solids]),
         grid=_ints(np.stack([_starts([6 * n * n for n in sides])[:-1], sides], 1)),
         cells=_ints(_starts([len(x) for x in near])),
         near=_ints(_all(near)),
@@ -85,6 +87,17 @@ def joined(of: np.ndarray, fixed: list[Solid], others: list[Solid]) -> tuple[Hul
         fan=_ints(_all(fans)),
     )
     return hulls, _all([s.corners for s in others]).reshape(-1, 3)
+
+
+def _capsule(corners: np.ndarray) -> np.ndarray:
+    """Half axis and radius (4,) of a slim capsule about the origin that holds corners (k, 3)."""
+    axis = np.linalg.svd(corners, full_matrices=False)[2][0]
+    along = np.abs(corners @ axis)
+    across = np.linalg.norm(corners - (corners @ axis)[:, None] * axis, axis=1)
+    half = along.max() * np.linspace(0, 1, 33)[:, None]
+    radius = np.hypot(across, np.maximum(along - half, 0.0)).max(1)
+    best = np.argmin(radius**2 * (half[:, 0] + 2 / 3 * radius))
+    return np.append(half[best] * axis, (1 + SLACK) * radius[best])
 
 
 def _starts(lengths: list[int]) -> np.ndarray:
@@ -132,3 +145,13 @@ def _directions(n: int) -> tuple[np.ndarray, np.ndarray]:
                     middles.append(middle)
                     spread.append(np.linalg.norm(square - middle, axis=1).max())
     return np.array(middles), np.array(spread)
+
+
+def build(m, kinds: tuple[str, ...], used: np.ndarray) -> tuple[Hulls, np.ndarray]:
+    """Hulls of the geoms of a `mujoco.MjModel` that are `used` (ng,), and the corners (n, 3) that are parameters."""
+    fixed = {"box": box(), "capsule": rod(), "sphere": point()}
+    meshes = sorted({int(m.geom_dataid[g]) for g in np.flatnonzero(used) if kinds[g] == "mesh"})
+    own = {name: k for k, name in enumerate(fixed)} | {mesh: len(fixed) + k for k, mesh in enumerate(meshes)}
+    named = (int(m.geom_dataid[g]) if kind == "mesh" else kind for g, kind in enumerate(kinds))
+    of = np.array([own.get(key, -1) if use else -1 for key, use in zip(named, used, strict=True)], np.int32)
+    return joined(of, m.geom_rbound, list(fixed.values()), [of_mesh(m, k) for k in meshes])

@@ -62,13 +62,14 @@ def load(source, *, contacts: int | None = None) -> records.Model:
     if wrong:
         raise ModelFileError(f"{_title(m)} holds values that mean nothing; correct them:\n  - " + "\n  - ".join(wrong))
     types = pairs.kinds_of(m)
+    layout, corners = pairs.build(m, types, contacts)
     density, inferred = solids.densities(m, spec, types)
     return records.Model(
         bodies=_bodies(m, inferred),
         joints=_joints(m),
-        geoms=_geoms(m, types, density),
+        geoms=_geoms(m, types, density, corners),
         sites=_sites(m),
-        pairs=_pairs(m, types, contacts),
+        pairs=_pairs(m, layout),
         equalities=_equalities(m),
         tendons=tendons(m, _names(m)("tendon", m.ntendon)),
         actuators=_actuators(m),
@@ -169,7 +170,7 @@ def _joints(m) -> records.Joints:
     )
 
 
-def _geoms(m, types, density) -> records.Geoms:
+def _geoms(m, types, density, corners) -> records.Geoms:
     layout = records.GeomLayout(
         type=types,
         body=_i(m.geom_bodyid),
@@ -182,7 +183,8 @@ def _geoms(m, types, density) -> records.Geoms:
     return records.Geoms(
         pos=_f(m.geom_pos),
         quat=_f(m.geom_quat),
-        size=_f(m.geom_size),
+        size=_f(np.where(np.array(types)[:, None] == "mesh", 1.0, m.geom_size)),
+        vertices=_f(corners),
         density=_f(density),
         friction=_f(m.geom_friction),
         restitution=_f(_restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom)),
@@ -203,8 +205,7 @@ def _sites(m) -> records.Sites:
     return records.Sites(pos=_f(m.site_pos), quat=_f(m.site_quat), size=_f(m.site_size), layout=layout)
 
 
-def _pairs(m, types, contacts) -> records.Pairs:
-    layout = pairs.build(m, types, contacts)
+def _pairs(m, layout) -> records.Pairs:
     listed = {
         "friction": m.pair_friction,
         "restitution": _restitution(m, mujoco.mjtObj.mjOBJ_PAIR, m.npair),

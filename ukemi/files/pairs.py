@@ -6,7 +6,8 @@ import mujoco
 import numpy as np
 
 from ukemi.collide.kinds import KINDS, OTHER
-from ukemi.collide.primitives import PAIRS
+from ukemi.collide.primitives import POLYTOPES, TOUCHING, partners_of, points_of
+from ukemi.files import hulls
 from ukemi.model.records import PairGroup, PairLayout
 
 # The names in KINDS of MuJoCo's types of geoms.
@@ -21,23 +22,27 @@ def kinds_of(m) -> tuple[str, ...]:
     return tuple(MUJOCO_KINDS.get(kind, OTHER.name) for kind in m.geom_type.tolist())
 
 
-def build(m, kinds: tuple[str, ...], capacity: int | None) -> PairLayout:
-    """Pairs of geoms of a `mujoco.MjModel` that may collide, after MuJoCo's filters."""
+def build(m, kinds: tuple[str, ...], capacity: int | None) -> tuple[PairLayout, np.ndarray]:
+    """Pairs of geoms of a `mujoco.MjModel` that may collide, after MuJoCo's filters; and corners of hulls (n, 3)."""
     found: dict[tuple[str, str], list[tuple[int, int, int, int]]] = {}
     for a, b, explicit, condim in _allowed(m):
         if m.geom_type[a] > m.geom_type[b]:
             a, b = b, a
         key = kinds[a], kinds[b]
-        if key in PAIRS:
+        if key in TOUCHING:
             found.setdefault(key, []).append((a, b, explicit, condim))
     order = sorted(found, key=lambda key: (not KINDS[key[0]].endless, key))
     groups = tuple(_group(key, np.array(found[key])) for key in order)
-    points = sum(g.slots * PAIRS[g.types].points for g in groups)
+    points = sum(g.slots * points_of(g.types) for g in groups)
     if capacity is None:
         touching = {int(g) for group in groups for g in group.geoms.ravel() if m.body_weldid[m.geom_bodyid[g]]}
         capacity = 8 + sum(KINDS[kinds[g]].contacts for g in touching)
     dims = [int(d) for group in groups for d in group.condim]
-    return PairLayout(groups=groups, capacity=min(points, capacity), dim=max(dims, default=1))
+    own = [group.geoms.ravel() for group in groups if group.types in POLYTOPES]
+    used = np.isin(np.arange(m.ngeom), np.concatenate([np.zeros(0), *own]))
+    polytopes, corners = hulls.build(m, kinds, used)
+    size = min(points, capacity)
+    return PairLayout(groups=groups, capacity=size, dim=max(dims, default=1), hulls=polytopes), corners
 
 
 def overridden(m, layout: PairLayout, listed: dict, restitution: np.ndarray) -> tuple[PairLayout, dict]:
@@ -65,7 +70,7 @@ def overridden(m, layout: PairLayout, listed: dict, restitution: np.ndarray) -> 
 
 def _group(key: tuple[str, str], rows: np.ndarray) -> PairGroup:
     n, several = len(rows), len(np.unique(rows[:, :2]))
-    slots = n if KINDS[key[0]].endless else min(n, max(FEW, PAIRS[key].partners * several))
+    slots = n if KINDS[key[0]].endless else min(n, max(FEW, partners_of(key) * several))
     return PairGroup(
         types=key,
         geoms=rows[:, :2].astype(np.int32),

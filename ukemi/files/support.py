@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from ukemi.collide.kinds import KINDS
-from ukemi.collide.primitives import COLLIDING, PAIRS
+from ukemi.collide.primitives import COLLIDING, PAIRS, TOUCHING
 from ukemi.files.pairs import kinds_of
 from ukemi.files.sensing import unread
 
@@ -257,7 +257,7 @@ def _geoms(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
 def _unknown_pairs(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
     """Pairs that may touch, of kinds of shapes that collide, but not with each other."""
     for a, b in combinations_with_replacement([kind for kind in KINDS if kind in COLLIDING], 2):
-        if (a, b) not in PAIRS:
+        if (a, b) not in TOUCHING:
             for i, j in np.argwhere(_met(m, meeting, a, b)).tolist():
                 yield f"{_name(m, 'geom', i)}: {a} that may collide with {b} of {_name(m, 'geom', j)}"
 

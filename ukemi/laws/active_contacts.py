@@ -16,6 +16,12 @@ from ukemi.xla.programs import trace
 SLOTS = (16, 64, 256, 1024)  # numbers of slots for which a solver is compiled, up to a third of the model's own
 
 
+def _rowwise(contacts):
+    """Contacts whose arrays all lead with them."""
+    none = jnp.zeros_like(contacts.active)
+    return contacts._replace(overflow=none, failed=none)
+
+
 def with_slots(function, kinds: RowKinds):
     """`function(kinds, scene, *more)` for as many contact slots as needed, as a function of (scene, *more).
 
@@ -25,7 +31,7 @@ def with_slots(function, kinds: RowKinds):
     def of(slots: int):
         def run(scene, *more):
             contacts = scene.frame.contacts
-            near = contacts._replace(overflow=jnp.zeros_like(contacts.active))
+            near = _rowwise(contacts)
             near, *more = jax.tree.map(lambda x: x[:slots], (near, *more))
             scene = scene._replace(frame=scene.frame._replace(contacts=near))
             return function(dataclasses.replace(kinds, contacts=slots), scene, *more)
@@ -56,7 +62,7 @@ def in_chunks(function, kinds: RowKinds):
     def by_chunks(scene, *more):
         few = dataclasses.replace(kinds, contacts=CHUNK)
         contacts = scene.frame.contacts
-        near = contacts._replace(overflow=jnp.zeros_like(contacts.active))
+        near = _rowwise(contacts)
 
         def part(k):
             # the last chunk starts early enough to fit; what the one before it has seen is not active, and zero

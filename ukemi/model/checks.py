@@ -84,6 +84,7 @@ def _sizes(model: Model) -> tuple[tuple[str, int], ...]:
         "nq": tree.nq,
         "nv": tree.nv,
         "ng": len(model.geoms.layout.type),
+        "nvert": (*np.shape(model.geoms.vertices), 0)[0],
         "ns": len(model.sites.layout.body),
         "np": (*np.shape(model.pairs.margin), 0)[0],  # no layout knows it: the fields must agree
         "ne": len(model.equalities.layout.type),

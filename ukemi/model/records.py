@@ -15,6 +15,7 @@ from jax import Array
 from jaxtyping import Float, Int32
 
 from ukemi import values
+from ukemi.model.hulls import Hulls
 from ukemi.model.sensing import Sensors
 from ukemi.model.tendons import Tendons
 from ukemi.model.tree import Static, Tree
@@ -90,6 +91,7 @@ class Geoms(eqx.Module):
     pos: Float[Array, "ng 3"]  # in the body frame [m]
     quat: Float[Array, "ng 4"]
     size: Float[Array, "ng 3"]  # [m]
+    vertices: Float[Array, "nvert 3"]  # of the hulls of meshes (`PairLayout.hulls`), before `size` [m]
     density: Float[Array, " ng"]  # of what adds to the mass of a body in `BodyLayout.inferred`, else 0 [kg/m³]
     friction: Float[Array, "ng 3"]  # sliding [-], torsional [m], rolling [m]
     restitution: Float[Array, " ng"]  # of rigid contact laws, 0 to 1; a pair has the larger of the two
@@ -154,7 +156,13 @@ class PairLayout(Static):
     groups: tuple["PairGroup", ...]
     capacity: int  # contacts kept per step
     dim: int  # largest contact dimension: 1, 3, 4 or 6
+    hulls: Hulls
     smoothing: float = 0.0  # width of `uk.smooth_collisions`, 0 for MuJoCo's cases [m]
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing touches as a polytope does."""
+        return not (self.hulls.of >= 0).any()
 
     @functools.cached_property
     def geoms(self) -> np.ndarray:

@@ -19,10 +19,14 @@ POINT_ON_A = 4  # a point of b on a face of a
 # One edge lies along the other side's face: where it leaves the face.
 EDGE_OFF_B = 5  # an edge of a crosses an edge of a face of b
 EDGE_OFF_A = 6  # an edge of b crosses an edge of a face of a
-# Two faces lie on each other; their overlap, projected along a's normal, is a polygon in b's plane with such corners:
+# Two faces lie on each other; their overlap, seen along a's normal, is a polygon in a's plane with such corners, whose
+# heights over b's face are the distances:
 FACES_AT_B = 7  # a corner of b's face
 FACES_AT_EDGES = 8  # edges of both cross
 FACES_AT_A = 9  # a corner of a's face
+
+
+FEATURES = 7  # numbers that say what touches
 
 
 class Features(NamedTuple):

@@ -1,0 +1,89 @@
+"""The contact of two polytopes as a function of the few corners that touch, in closed form.
+
+Whatever found them, and however, distances, points and normals come from here, with and without derivatives alike.
+"""
+
+import jax.numpy as jnp
+from jax import Array
+
+from ukemi.collide.geometry import cross, dot, unit
+from ukemi.collide.hulls import features
+
+
+def contact(case: Array, A: Array, B: Array, hint: Array, radius_a: Array, radius_b: Array):
+    """Distance (), point (3,) midway between the surfaces, and normal (3,) from a to b.
+
+    case: of `features`; A, B: its corners (3, 3) in the world; hint: (3,) the normal, but for its exact direction;
+    radii: of the balls that grow both polytopes [m].
+    """
+    up_a, up_b = _up(A, hint), _up(B, -hint)
+
+    def among(*cases: int) -> Array:
+        return (case == jnp.array(cases)).any()
+
+    nearest, between = _nearest(A, B, hint)
+    crossing, middle = _edges(A, B, hint)
+    # a point, and the face over which its height is the distance
+    point = jnp.where(among(features.POINT_ON_B, features.FACES_AT_A), A[0], B[0])
+    point = jnp.where(among(features.EDGE_OFF_B), _off(A, B, up_b), point)
+    point = jnp.where(among(features.EDGE_OFF_A, features.FACES_AT_EDGES), _off(B, A, up_a), point)
+    point = jnp.where(among(*FACES), point - dot(point - A[0], up_a) * up_a, point)
+    on_a = among(features.POINT_ON_A, features.EDGE_OFF_A)
+    up = jnp.where(on_a, up_a, up_b)
+    height = dot(point - jnp.where(on_a, A[0], B[0]), up)
+    normal = jnp.where(on_a, up_a, -up_b)
+    halfway = point - 0.5 * height * up
+
+    straight = among(features.NEAREST)
+    normal = jnp.where(straight, nearest, jnp.where(case == features.EDGES, crossing, normal))
+    ends = jnp.where(straight, between, middle)  # (2, 3) on a and on b
+    two = among(features.NEAREST, features.EDGES)
+    distance = jnp.where(two, dot(ends[1] - ends[0], normal), height)
+    halfway = jnp.where(two, 0.5 * (ends[0] + ends[1]), halfway)
+    return distance - radius_a - radius_b, halfway + 0.5 * (radius_a - radius_b) * normal, normal
+
+
+FACES = (features.FACES_AT_A, features.FACES_AT_B, features.FACES_AT_EDGES)
+
+
+def _up(P: Array, otherwise: Array) -> Array:
+    """The outward normal (3,) of a face through three corners (3, 3)."""
+    return unit(cross(P[1] - P[0], P[2] - P[0]), otherwise)
+
+
+def _off(P: Array, Q: Array, up: Array) -> Array:
+    """Where the edge of P's first two corners crosses the plane that stands on that of Q's along `up`."""
+    side, along = cross(Q[1] - Q[0], up), P[1] - P[0]
+    slope = dot(side, along)
+    flat = slope == 0
+    return P[0] + jnp.where(flat, 0.0, dot(Q[0] - P[0], side) / jnp.where(flat, 1.0, slope)) * along
+
+
+def _edges(P: Array, Q: Array, hint: Array) -> tuple[Array, Array]:
+    """Normal (3,) and nearest points (2, 3) of two lines that cross."""
+    u, w, r = P[1] - P[0], Q[1] - Q[0], Q[0] - P[0]
+    normal = unit(cross(u, w), hint)
+    normal = normal * jnp.where(dot(normal, hint) < 0, -1.0, 1.0)
+    uu, ww, uw = dot(u, u), dot(w, w), dot(u, w)
+    ur, wr = dot(u, r), dot(w, r)
+    square = uu * ww - uw * uw
+    flat = square <= 0
+    square = jnp.where(flat, 1.0, square)
+    s = jnp.where(flat, 0.0, (ur * ww - uw * wr) / square)
+    t = jnp.where(flat, 0.0, (ur * uw - uu * wr) / square)
+    return normal, jnp.stack([P[0] + s * u, Q[0] + t * w])
+
+
+def _nearest(P: Array, Q: Array, hint: Array) -> tuple[Array, Array]:
+    """Normal (3,) and nearest points (2, 3) of two points, or of a point and a line."""
+    p, q = _foot(P, Q[0]), _foot(Q, P[0])
+    normal = unit(q - p, hint)
+    return normal * jnp.where(dot(normal, hint) < 0, -1.0, 1.0), jnp.stack([p, q])
+
+
+def _foot(P: Array, q: Array) -> Array:
+    """The point of P's first two corners' line that is nearest to q (3,); its first corner, if both are one."""
+    along = P[1] - P[0]
+    square = dot(along, along)
+    point = square == 0
+    return P[0] + jnp.where(point, 0.0, dot(q - P[0], along) / jnp.where(point, 1.0, square)) * along

@@ -1,0 +1,78 @@
+"""Faces of hulls: which meet at a corner, which corners they have, and four of these that say most."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi.collide.geometry import cross, dot
+from ukemi.model.hulls import Hulls
+
+
+def faces_at(hulls: Hulls, corner: Array) -> tuple[Array, Array]:
+    """Faces (w,) that meet at a corner (), and which of these are real (w,)."""
+    start, end = jnp.asarray(hulls.fans)[corner], jnp.asarray(hulls.fans)[corner + 1]
+    at = start + np.arange(hulls.widest)
+    return jnp.asarray(hulls.fan)[jnp.clip(at, 0, jnp.maximum(end - 1, 0))], at < end
+
+
+def corners_of(hulls: Hulls, face: Array) -> tuple[Array, Array]:
+    """Corners (k,) of a face (), counterclockwise, the last one repeated; and how many there are."""
+    start, end = jnp.asarray(hulls.loops)[face], jnp.asarray(hulls.loops)[face + 1]
+    at = jnp.minimum(start + np.arange(hulls.longest), end - 1)
+    return jnp.asarray(hulls.loop)[at], end - start
+
+
+def span(hulls: Hulls, face: Array) -> Array:
+    """Three corners (..., 3) of faces (...), counterclockwise and well apart."""
+    start, end = jnp.asarray(hulls.loops)[face], jnp.asarray(hulls.loops)[face + 1]
+    n = end - start
+    return jnp.asarray(hulls.loop)[jnp.stack([start, start + n // 3, start + 2 * n // 3], -1)]
+
+
+def outward(place: Array) -> Array:
+    """Unit normals (..., 3) of triangles (..., 3, 3); zero of those without area."""
+    n = cross(place[..., 1, :] - place[..., 0, :], place[..., 2, :] - place[..., 0, :])
+    square = dot(n, n)[..., None]
+    return n / jnp.sqrt(jnp.where(square > 0, square, 1.0))
+
+
+def four(place: Array, count: Array) -> Array:
+    """Places (4,) in a convex polygon (k, 3) with `count` corners of four that enclose much: the first, and three more.
+
+    As MuJoCo finds them: each of the three goes on as long as the area grows.
+    """
+
+    def area(b, c, d):
+        p, q, r, s = place[0], place[b % count], place[c % count], place[d % count]
+        x = cross(r - p, s - q)
+        return dot(x, x)
+
+    def advance(k: int, at):
+        """Move corner k on while the area grows."""
+
+        def further(at):
+            corners, most, _ = at
+            new = tuple(x + (j == k) for j, x in enumerate(corners))
+            value = area(*new)
+            more = value > most
+            kept = tuple(jnp.where(more, x, y) for x, y in zip(new, corners, strict=True))
+            return kept, jnp.maximum(value, most), more
+
+        def grows(at):
+            return at[2]
+
+        corners, most, _ = lax.while_loop(grows, further, (*at, jnp.array(True)))
+        return corners, most
+
+    def turn(at):
+        corners, most, _ = at
+        b, c, d = corners
+        value = area(b, c, d + 1)
+        more = value > most
+        at = (b, c, jnp.where(more, d + 1, d)), jnp.where(more, value, most)
+        corners, most = advance(0, advance(1, at))
+        return tuple(jnp.where(more, x, y) for x, y in zip(corners, at[0], strict=True)), most, more
+
+    start = tuple(jnp.int32(k) for k in (1, 2, 3))
+    corners, _, _ = lax.while_loop(lambda at: at[2], turn, (start, area(*start), jnp.array(True)))
+    return jnp.stack([jnp.int32(0), *(x % count for x in corners)]).astype(jnp.int32)

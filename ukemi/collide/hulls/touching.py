@@ -1,0 +1,172 @@
+"""Contacts of polytopes: what touches is found first, as corners; from these the contact follows in closed form."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ukemi.collide.geometry import contact_frame, cross, dot, rotate, unit, unrotate
+from ukemi.collide.hulls import features
+from ukemi.collide.hulls.contact import contact
+from ukemi.collide.hulls.faces import corners_of, faces_at, four, outward, span
+from ukemi.collide.hulls.features import FEATURES, Features
+from ukemi.collide.hulls.manifold import distinct, manifold
+from ukemi.collide.hulls.search import Nearest, search
+from ukemi.collide.hulls.support import Body, support
+from ukemi.collide.shapes import EMPTY, Hit, Shape
+from ukemi.model.hulls import Hulls
+
+SEVERAL = 4  # contacts of faces at the most
+
+
+class Side(NamedTuple):
+    """How a kind of shape is a polytope grown by a ball."""
+
+    grown: Callable[[Array], tuple[Array, Array]]  # of size (3,): scale (3,) of its corners, radius () of the ball [m]
+    flat: bool  # whether it has faces
+
+
+SIDES = {
+    "sphere": Side(lambda size: (0.0 * size, size[0]), False),
+    "capsule": Side(lambda size: (jnp.stack([size[1]] * 3), size[0]), False),
+    "box": Side(lambda size: (size, 0.0 * size[0]), True),
+    "mesh": Side(lambda size: (size, 0.0 * size[0]), True),
+}
+
+
+class Known(NamedTuple):
+    """All corners, and which hulls the two shapes of a pair are."""
+
+    corners: Array  # (nv, 3) in units of the shapes' sizes
+    hull: Array  # (2,)
+    bound: Array  # (2,) radii of balls that hold the shapes [m]
+
+
+def body(kind: str, shape: Shape, hull: Array) -> Body:
+    """A shape as a polytope."""
+    scale, radius = SIDES[kind].grown(shape.size)
+    return Body(shape.pos, shape.mat, scale, radius, hull)
+
+
+def contacts(kinds: tuple[str, str], hulls: Hulls, corners: Array, geoms: Array, a: Shape, b: Shape, reach: Array):
+    """Contacts (n, k, ...) of pairs of geoms (n, 2), what touches (n k, 7), and whether a search () failed."""
+
+    def of_pair(geoms: Array, a: Shape, b: Shape, reach: Array):
+        known = Known(corners, jnp.asarray(hulls.of)[geoms], jnp.asarray(hulls.bound, corners.dtype)[geoms])
+        found, hint, failed = touching(kinds, hulls, known, a, b, reach)
+        patch = jnp.stack([corners[found.a], corners[found.b]], 1)
+        hit = jax.vmap(lambda case, patch: settled(kinds, case, patch, hint, a, b))(found.case, patch)
+        return hit, jnp.concatenate([found.case[:, None], found.a, found.b], -1).astype(jnp.int32), failed
+
+    if len(geoms) == 1:  # without a batch, branches stay branches
+        one = of_pair(geoms[0], *jax.tree.map(lambda x: x[0], (a, b, reach)))
+        hit, found, failed = jax.tree.map(lambda x: x[None], one)
+    else:
+        hit, found, failed = jax.vmap(of_pair)(geoms, a, b, reach)
+    return hit, found.reshape(-1, FEATURES), failed.any()
+
+
+# ---- what touches ----------------------------------------------------------------------------------------------------
+
+
+def touching(kinds: tuple[str, str], hulls: Hulls, known: Known, a: Shape, b: Shape, reach: Array):
+    """What touches: Features (k, ...), a rough normal (3,) from a to b, and whether the search failed."""
+    if kinds[0] == "plane":
+        return _on_plane(hulls, known, a, b, reach)
+    one, other = body(kinds[0], a, known.hull[0]), body(kinds[1], b, known.hull[1])
+    apart = b.pos - a.pos
+    size = known.bound.sum() + jnp.sqrt(dot(apart, apart))
+    start = unit(apart, a.mat[:, 0])
+    found = search(hulls, known.corners, one, other, reach, start, size)
+    first = jax.tree.map(lambda x: x[None], single(known.corners, one, other, found))
+    if not (SIDES[kinds[0]].flat and SIDES[kinds[1]].flat):
+        return first, found.normal, found.failed
+    first = jax.tree.map(lambda x: jnp.pad(x, ((0, SEVERAL - 1),) + ((0, 0),) * (x.ndim - 1)), first)
+
+    def several():
+        more = manifold(hulls, known.corners, one, other, found.a, found.b, found.normal)
+        enough = (more.case != features.NONE).any()
+        return jax.tree.map(lambda x, y: jnp.where(enough, x, y), more, first)
+
+    return lax.cond(found.inside, several, lambda: first), found.normal, found.failed
+
+
+def single(corners: Array, a: Body, b: Body, found: Nearest) -> Features:
+    """The case of the simplex that a search ended with."""
+    (ids_a, count_a), (ids_b, count_b) = distinct(found.a), distinct(found.b)
+    place_a, place_b = (body.scale * corners[ids] for body, ids in ((a, ids_a), (b, ids_b)))
+    up_a, up_b = _area(place_a, a.mat, found.normal), _area(place_b, b.mat, -found.normal)
+    heavy = jnp.argmax(found.weight)
+    on_a = (count_a == 3) & ((count_b < 3) | (jnp.abs(up_a) >= jnp.abs(up_b)))
+    on_b = (count_b == 3) & ~on_a
+    edges = (count_a == 2) & (count_b == 2)
+    case = jnp.where(edges, features.EDGES, features.NEAREST)
+    case = jnp.where(on_a, features.POINT_ON_A, jnp.where(on_b, features.POINT_ON_B, case))
+    # edges side by side: the end of one that is beside the other
+    along = jnp.stack([rotate(a.mat, place_a[1] - place_a[0]), rotate(b.mat, place_b[1] - place_b[0])])
+    side = cross(along[0], along[1])
+    parallel = edges & (dot(side, side) <= 1e-14 * dot(along[0], along[0]) * dot(along[1], along[1]))
+    case = jnp.where(parallel, features.NEAREST, case)
+    turned_a = jnp.where(up_a < 0, ids_a[np.array([0, 2, 1])], ids_a)
+    turned_b = jnp.where(up_b < 0, ids_b[np.array([0, 2, 1])], ids_b)
+    point_a, point_b = jnp.stack([found.a[heavy]] * 3), jnp.stack([found.b[heavy]] * 3)
+    out_a = jnp.where(on_a, turned_a, jnp.where(on_b | parallel, point_a, ids_a))
+    out_b = jnp.where(on_b, turned_b, jnp.where(on_a, point_b, ids_b))
+    return Features(case.astype(jnp.int32), out_a, out_b)
+
+
+def _area(place: Array, mat: Array, n: Array) -> Array:
+    """Twice the area of a triangle (3, 3) in a shape's axes, seen against n (3,) in the world."""
+    return dot(rotate(mat, cross(place[1] - place[0], place[2] - place[0])), n)
+
+
+def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, reach: Array):
+    """The lowest corner, and of the face at it that is most level those corners that are within reach.
+
+    Of faces with more than four corners, four. MuJoCo's rule and order.
+    """
+    normal, other = a.mat[:, 2], body("mesh", b, known.hull[1])
+    lowest, _ = support(hulls, known.corners, other, -normal)
+    towards = unrotate(b.mat, normal)
+
+    def places(ids: Array) -> Array:
+        return b.size * known.corners[ids]
+
+    fan, real = faces_at(hulls, lowest)
+    level = dot(outward(places(span(hulls, fan))), towards)
+    face = fan[jnp.argmin(jnp.where(real, level, jnp.inf))]
+    loop, count = corners_of(hulls, face)
+    first = jnp.argmax(loop == lowest)
+    loop = loop[(first + np.arange(hulls.longest)) % count]
+    every = jnp.minimum(np.arange(4, dtype=np.int32), count - 1)
+    chosen = lax.cond(count > 4, lambda: four(places(loop), count), lambda: every)
+    corner = loop[chosen]
+    height = dot(b.pos + rotate(b.mat, places(corner)) - a.pos, normal)
+    there = (np.arange(4) < count) & ((height < reach) | (np.arange(4) == 0))
+    case = jnp.where(there, features.POINT_ON_A, features.NONE).astype(jnp.int32)
+    triple = jnp.stack([corner] * 3, -1)
+    return Features(case, triple, triple), normal, jnp.array(False)
+
+
+# ---- the contact -----------------------------------------------------------------------------------------------------
+
+
+def settled(kinds: tuple[str, str], case: Array, patch: Array, hint: Array, a: Shape, b: Shape) -> Hit:
+    """The contact (1, ...) of one case, at corners patch (2, 3, 3) of both shapes, in units of their sizes."""
+    if kinds[0] == "plane":
+        normal = a.mat[:, 2]
+        place = b.pos + rotate(b.mat, b.size * patch[1, 0])
+        distance = dot(place - a.pos, normal)
+        point = place - 0.5 * distance * normal
+    else:
+        sides = []
+        for kind, shape, own in zip(kinds, (a, b), patch, strict=True):
+            scale, radius = SIDES[kind].grown(shape.size)
+            sides.append((shape.pos + rotate(shape.mat, scale * own), radius))
+        (A, radius_a), (B, radius_b) = sides
+        distance, point, normal = contact(case, A, B, hint, radius_a, radius_b)
+    distance = jnp.where(case == features.NONE, EMPTY, distance)
+    return Hit(distance[None], point[None], contact_frame(normal)[None])
