@@ -10,7 +10,8 @@ from jax import Array, lax
 
 from ukemi.collide import response
 from ukemi.collide.hulls import touching
-from ukemi.collide.hulls.features import FEATURES
+from ukemi.collide.hulls.features import FEATURES, Patch
+from ukemi.collide.hulls.support import all_corners
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.primitives import POLYTOPES, chunk_of, pair_function, points_of
 from ukemi.collide.shapes import EMPTY, Shape, own_arrays, shapes_at, sides
@@ -38,8 +39,8 @@ class Contacts(NamedTuple):
     pair: Array  # (nc,) which pair of geoms, a row of `PairLayout.geoms`
     which: Array  # (nc,) which of the pair's contact points
     overflow: Array  # () bool: more contacts than the model can hold
-    features: Array  # (nc, 7) case and corners of both where polytopes touch; (nc, 0) where a model has none
-    patch: Array  # (nc, 2, 3, 3) these corners, in units of the shapes' sizes
+    features: Array  # (nc, 9) codes of `Features` where polytopes touch; (nc, 0) where a model has none
+    patch: Patch | None  # (nc, 2, ...) what of both shapes touches; None where a model has no polytopes
     failed: Array  # () bool: a search for what touches did not end
 
     @property
@@ -55,7 +56,7 @@ class Found(NamedTuple):
     hit: Array  # (n, 12) point, then frame
     pair: Array  # (n,)
     which: Array  # (n,)
-    features: Array  # (n, 7) or (n, 0)
+    features: Array  # (n, 9) or (n, 0)
 
 
 class Posed(NamedTuple):
@@ -87,7 +88,7 @@ def _detect(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
 def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
     layout = model.pairs.layout
     margin, gap = _reach(model, ahead)
-    corners = jnp.concatenate([jnp.asarray(layout.hulls.fixed, shapes.pos.dtype), model.geoms.vertices])
+    corners = all_corners(layout.hulls, model.geoms.vertices)
     posed = Posed(shapes, margin + gap, _apart(model, shapes.pos, shapes.mat) - margin - gap, corners)
     parts = [_examine(layout, g, np.arange(len(layout.groups[g].geoms)), posed)[0] for g in _planes(layout)]
     overflow, failed, nowhere = jnp.zeros((3,), bool)
@@ -112,7 +113,7 @@ def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
         which=which,
         overflow=overflow,
         features=features,
-        patch=corners[features[:, 1:].reshape(len(pair), -1, 3)],
+        patch=None if layout.plain else touching.patches(layout.hulls, corners, features),
         failed=failed,
     )
 
@@ -144,15 +145,13 @@ def _differentiate_attached(primals, tangents):
     return contacts, _following(model, shapes, ahead, along, models.geoms.vertices, contacts)
 
 
-def _following(
-    model: Model, shapes: Shape, ahead: Array | None, along: Shape, corners, contacts: Contacts
-) -> Contacts:
+def _following(model: Model, shapes: Shape, ahead: Array | None, along: Shape, bend, contacts: Contacts) -> Contacts:
     """How contacts move as their shapes, and the corners of hulls, move along tangents."""
     tangent = zero_tangent(contacts)
-    if unmoved((along, corners)):
+    if unmoved((along, bend)):
         return tangent
     margin, gap = _reach(model, ahead)
-    moved = response.follow(model.pairs.layout, margin + gap, shapes, along, corners, contacts)
+    moved = response.follow(model.pairs.layout, margin + gap, shapes, along, model.geoms.vertices, bend, contacts)
     return tangent._replace(distance=moved.distance, point=moved.point, frame=moved.frame)
 
 
@@ -307,6 +306,6 @@ def _no_contacts(model: Model) -> Contacts:
         which=jnp.zeros(0, jnp.int32),
         overflow=jnp.zeros((), bool),
         features=jnp.zeros((0, 0), jnp.int32),
-        patch=jnp.zeros((0, 0, 3, 3), dtype),
+        patch=None,
         failed=jnp.zeros((), bool),
     )

@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.hulls import response as polytopes
+from ukemi.collide.hulls.support import all_corners
 from ukemi.collide.primitives import POLYTOPES, chunk_of, pair_function, points_of
 from ukemi.collide.shapes import Hit, Shape, cut, parameter_count, parameters, sides
 from ukemi.implicit.linear_maps import transposable
@@ -25,10 +26,10 @@ from ukemi.model.records import PairGroup, PairLayout
 from ukemi.xla.batches import one_by_one
 
 
-def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corners, contacts) -> Hit:
+def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corners: Array, bend, contacts) -> Hit:
     """Derivative of the contacts as shapes and corners of hulls move along tangents, whose leaves may be SymbolicZero.
 
-    corners: tangent of `Geoms.vertices`.
+    corners, bend: `Geoms.vertices` and its tangent.
     """
     turn = filled(along.mat, shapes.mat)
     spin = spatial.materialize(_axial(spatial.compose(turn, shapes.mat.mT)))
@@ -36,57 +37,55 @@ def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corner
     sized, like = not all(map(is_zero, along[2:])), Hit(contacts.distance, contacts.point, contacts.frame)
     if sized:
         parts.append(parameters(type(shapes)(shapes.pos, shapes.mat, *map(filled, along[2:], shapes[2:]))))
-    bent = not layout.plain and not is_zero(corners)
+    bent = not layout.plain and not is_zero(bend)
     if bent:
-        parts.append(corners)
+        parts.append(bend)
     move = transposable(partial(_push, layout, sized, bent), partial(_pull, layout, sized, bent))
-    return move((reach, shapes, contacts), parts, like)
+    return move((reach, shapes, corners, contacts), parts, like)
 
 
 def _push(layout: PairLayout, sized: bool, bent: bool, known, parts: list[Array]) -> Hit:
     """Changes of the contacts along translations and rotations (ng, 6) of the shapes, along parameters (ng, w) if
     `sized`, and along corners (nvert, 3) if `bent`."""
-    reach, shapes, contacts = known
+    reach, shapes, corners, contacts = known
     geoms = jnp.asarray(layout.geoms)[contacts.pair]
     columns = [part[geoms[:, side]] for part in parts[: 1 + sized] for side in (0, 1)]
     still = np.zeros(len(layout.groups), bool)
     G = one_by_one(partial(responses, layout, sized, still))(reach, shapes, contacts)
     moved = spatial.apply(G, jnp.concatenate(columns, -1))
     if bent:
-        moved = moved + one_by_one(partial(_bend, layout))(shapes, contacts, parts[-1])
+        moved = moved + one_by_one(partial(_bend, layout))(shapes, contacts, corners, parts[-1])
     frame = spatial.cross(moved[:, None, 4:], contacts.frame)
     return Hit(moved[:, 0], moved[:, 1:4], frame)
 
 
-def _bend(layout: PairLayout, shapes: Shape, contacts, along: Array) -> Array:
+def _bend(layout: PairLayout, shapes: Shape, contacts, corners: Array, along: Array) -> Array:
     """Changes (nc, 7) of the contacts of polytopes as corners (nvert, 3) move along."""
-    corners = jnp.concatenate([jnp.zeros((len(layout.hulls.fixed), 3), along.dtype), along])
+    corners, along = (all_corners(layout.hulls, x) for x in (corners, along))
     out = jnp.zeros((len(contacts.pair), 7), along.dtype)
     for g, own in _of_polytopes(layout, contacts):
-        kinds = layout.groups[g].types
+        bend = partial(polytopes.bend, layout.groups[g].types, layout.hulls, corners, along)
 
-        def write(touch, out, kinds=kinds):
-            return out.at[touch.row].set(polytopes.bend(kinds, touch, corners[touch.corner]), mode="drop")
+        def write(touch, out, bend=bend):
+            return out.at[touch.row].set(bend(touch), mode="drop")
 
         out = polytopes.each(layout, g, shapes, contacts, own, write, out)
     return out
 
 
-def _unbend(layout: PairLayout, shapes: Shape, contacts, on: Array, count: int) -> Array:
+def _unbend(layout: PairLayout, shapes: Shape, contacts, corners: Array, on: Array) -> Array:
     """What `on` (nc, 7) pulls on the corners (nvert, 3): the transpose of `_bend`."""
-    fixed = len(layout.hulls.fixed)
-    total = jnp.zeros((fixed + count, 3), on.dtype)
+    corners = all_corners(layout.hulls, corners)
+    total = jnp.zeros_like(corners)
     for g, own in _of_polytopes(layout, contacts):
-        kinds = layout.groups[g].types
+        unbend = partial(polytopes.unbend, layout.groups[g].types, layout.hulls, corners)
 
-        def write(touch, total, kinds=kinds):
-            real = touch.row < len(on)
-            pulled = polytopes.unbend(kinds, touch, on[jnp.minimum(touch.row, len(on) - 1)])
-            pulled = jnp.where(real[:, None, None, None], pulled, 0.0)
-            return total.at[touch.corner.ravel()].add(pulled.reshape(-1, 3))
+        def write(touch, total, unbend=unbend):
+            pull = jnp.where((touch.row < len(on))[:, None], on[jnp.minimum(touch.row, len(on) - 1)], 0.0)
+            return total + unbend(touch, pull)
 
         total = polytopes.each(layout, g, shapes, contacts, own, write, total)
-    return total[fixed:]
+    return total[len(layout.hulls.fixed) :]
 
 
 def _of_polytopes(layout: PairLayout, contacts):
@@ -103,15 +102,14 @@ def _own(layout: PairLayout, g: int, contacts) -> Array:
 
 def _pull(layout: PairLayout, sized: bool, bent: bool, known, on: Hit) -> list[Array]:
     """The transpose of `_push`."""
-    reach, shapes, contacts = known
+    reach, shapes, corners, contacts = known
     spin = spatial.cross(contacts.frame, on.frame).sum(1)
     on_contact = OnContact(on.distance, on.point, spatial.apply(contacts.frame, spin))
     pulled = one_by_one(partial(pull, layout, sized))(reach, shapes, contacts, on_contact)
     out = [pulled[:, :6], pulled[:, 6:]] if sized else [pulled]
     if bent:
         rows = jnp.concatenate([on.distance[:, None], on.point, on_contact.turn], -1)
-        count = layout.hulls.first[-1] - len(layout.hulls.fixed)
-        out.append(one_by_one(partial(_unbend, layout, count=int(count)))(shapes, contacts, rows))
+        out.append(one_by_one(partial(_unbend, layout))(shapes, contacts, corners, rows))
     return out
 
 

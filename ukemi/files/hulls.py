@@ -83,6 +83,7 @@ def joined(of: np.ndarray, bound: np.ndarray, fixed: list[Solid], others: list[S
         near=_ints(_all(near)),
         loops=_ints(_starts([len(x) for x in loops])),
         loop=_ints(_all(loops)),
+        areas=np.array([_area(s.corners[face]) for s in solids for face in s.faces]).reshape(-1, 3),
         fans=_ints(_starts([len(x) for x in fans])),
         fan=_ints(_all(fans)),
     )
@@ -98,6 +99,12 @@ def _capsule(corners: np.ndarray) -> np.ndarray:
     radius = np.hypot(across, np.maximum(along - half, 0.0)).max(1)
     best = np.argmin(radius**2 * (half[:, 0] + 2 / 3 * radius))
     return np.append(half[best] * axis, (1 + SLACK) * radius[best])
+
+
+def _area(corners: np.ndarray) -> np.ndarray:
+    """Of a polygon (k, 3), which need not be quite flat."""
+    arms = corners - corners[0]
+    return 0.5 * np.cross(arms[:-1], arms[1:]).sum(0)
 
 
 def _starts(lengths: list[int]) -> np.ndarray:

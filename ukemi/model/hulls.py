@@ -26,6 +26,7 @@ class Hulls(Static):
     near: np.ndarray  # corners that may be furthest along a direction of the cell
     loops: np.ndarray  # (np + 1,) first entry of each face in `loop`
     loop: np.ndarray  # corners of faces, counterclockwise seen from outside
+    areas: np.ndarray  # (np, 3) of faces, along their outward normals, as loaded: to choose among them
     fans: np.ndarray  # (nv + 1,) first entry of each corner in `fan`
     fan: np.ndarray  # faces that meet at corners, in MuJoCo's order
 

@@ -3,6 +3,8 @@
 Whatever found them, and however, distances, points and normals come from here, with and without derivatives alike.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jax import Array
 
@@ -10,13 +12,21 @@ from ukemi.collide.geometry import cross, dot, unit
 from ukemi.collide.hulls import features
 
 
-def contact(case: Array, A: Array, B: Array, hint: Array, radius_a: Array, radius_b: Array):
+class Posed(NamedTuple):
+    """One side of a contact, in the world."""
+
+    corners: Array  # (3, 3)
+    area: Array  # (3,) of the face; zero if that is the triangle of the corners
+    base: Array  # (3,) corner of the face
+    radius: Array  # () of the ball that grows the polytope
+
+
+def contact(case: Array, a: Posed, b: Posed, hint: Array) -> tuple[Array, Array, Array]:
     """Distance (), point (3,) midway between the surfaces, and normal (3,) from a to b.
 
-    case: of `features`; A, B: its corners (3, 3) in the world; hint: (3,) the normal, but for its exact direction;
-    radii: of the balls that grow both polytopes [m].
+    case: of `features`; hint: (3,) the normal, but for its exact direction.
     """
-    up_a, up_b = _up(A, hint), _up(B, -hint)
+    A, B, up_a, up_b = a.corners, b.corners, _up(a, hint), _up(b, -hint)
 
     def among(*cases: int) -> Array:
         return (case == jnp.array(cases)).any()
@@ -26,11 +36,13 @@ def contact(case: Array, A: Array, B: Array, hint: Array, radius_a: Array, radiu
     # a point, and the face over which its height is the distance
     point = jnp.where(among(features.POINT_ON_B, features.FACES_AT_A), A[0], B[0])
     point = jnp.where(among(features.EDGE_OFF_B), _off(A, B, up_b), point)
-    point = jnp.where(among(features.EDGE_OFF_A, features.FACES_AT_EDGES), _off(B, A, up_a), point)
-    point = jnp.where(among(*FACES), point - dot(point - A[0], up_a) * up_a, point)
+    point = jnp.where(among(features.EDGE_OFF_A), _off(B, A, up_a), point)
+    point = jnp.where(among(features.FACES_AT_EDGES), _off(A, B, up_a), point)
+    # a corner of b seen on a's face
+    point = jnp.where(among(features.FACES_AT_B), point - dot(point - a.base, up_a) * up_a, point)
     on_a = among(features.POINT_ON_A, features.EDGE_OFF_A)
     up = jnp.where(on_a, up_a, up_b)
-    height = dot(point - jnp.where(on_a, A[0], B[0]), up)
+    height = dot(point - jnp.where(on_a, a.base, b.base), up)
     normal = jnp.where(on_a, up_a, -up_b)
     halfway = point - 0.5 * height * up
 
@@ -40,15 +52,14 @@ def contact(case: Array, A: Array, B: Array, hint: Array, radius_a: Array, radiu
     two = among(features.NEAREST, features.EDGES)
     distance = jnp.where(two, dot(ends[1] - ends[0], normal), height)
     halfway = jnp.where(two, 0.5 * (ends[0] + ends[1]), halfway)
-    return distance - radius_a - radius_b, halfway + 0.5 * (radius_a - radius_b) * normal, normal
+    return distance - a.radius - b.radius, halfway + 0.5 * (a.radius - b.radius) * normal, normal
 
 
-FACES = (features.FACES_AT_A, features.FACES_AT_B, features.FACES_AT_EDGES)
-
-
-def _up(P: Array, otherwise: Array) -> Array:
-    """The outward normal (3,) of a face through three corners (3, 3)."""
-    return unit(cross(P[1] - P[0], P[2] - P[0]), otherwise)
+def _up(side: Posed, otherwise: Array) -> Array:
+    """The outward normal (3,) of a side's face."""
+    P = side.corners
+    given = dot(side.area, side.area) > 0
+    return unit(jnp.where(given, side.area, cross(P[1] - P[0], P[2] - P[0])), otherwise)
 
 
 def _off(P: Array, Q: Array, up: Array) -> Array:

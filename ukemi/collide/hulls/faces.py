@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.collide.geometry import cross, dot
+from ukemi.collide.geometry import cross, dot, rotate
+from ukemi.collide.hulls.support import Body
 from ukemi.model.hulls import Hulls
 
 
@@ -22,18 +23,12 @@ def corners_of(hulls: Hulls, face: Array) -> tuple[Array, Array]:
     return jnp.asarray(hulls.loop)[at], end - start
 
 
-def span(hulls: Hulls, face: Array) -> Array:
-    """Three corners (..., 3) of faces (...), counterclockwise and well apart."""
-    start, end = jnp.asarray(hulls.loops)[face], jnp.asarray(hulls.loops)[face + 1]
-    n = end - start
-    return jnp.asarray(hulls.loop)[jnp.stack([start, start + n // 3, start + 2 * n // 3], -1)]
-
-
-def outward(place: Array) -> Array:
-    """Unit normals (..., 3) of triangles (..., 3, 3); zero of those without area."""
-    n = cross(place[..., 1, :] - place[..., 0, :], place[..., 2, :] - place[..., 0, :])
-    square = dot(n, n)[..., None]
-    return n / jnp.sqrt(jnp.where(square > 0, square, 1.0))
+def normals(hulls: Hulls, body: Body, faces: Array) -> Array:
+    """Outward unit normals (..., 3) of faces (...) in the world, as loaded."""
+    s = body.scale
+    area = jnp.asarray(hulls.areas, s.dtype)[faces] * jnp.roll(s, -1) * jnp.roll(s, 1)
+    square = dot(area, area)[..., None]
+    return rotate(body.mat, area / jnp.sqrt(jnp.where(square > 0, square, 1.0)))
 
 
 def four(place: Array, count: Array) -> Array:

@@ -7,12 +7,17 @@ here, with and without derivatives alike.
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-# Cases. "Point" and "edge" are the first one and two corners given; a face goes through all three, counterclockwise
-# seen from outside, and where an edge of a face counts it is that of its first two corners.
+from ukemi.collide.geometry import cross
+from ukemi.model.hulls import Hulls
+
+# Cases. "Point" and "edge" are the first one and two corners given. A face is one of the hull's, and its edge that
+# counts goes through the first two corners; or else the triangle of all three, counterclockwise seen from outside.
 NONE = 0
-NEAREST = 1  # the nearest points of points or edges that do not cross (see `spans`)
+NEAREST = 1  # the nearest points of points or edges that do not cross
 EDGES = 2  # two edges that cross
 POINT_ON_B = 3  # a point of a on a face of b
 POINT_ON_A = 4  # a point of b on a face of a
@@ -26,7 +31,7 @@ FACES_AT_EDGES = 8  # edges of both cross
 FACES_AT_A = 9  # a corner of a's face
 
 
-FEATURES = 7  # numbers that say what touches
+FEATURES = 9  # numbers that say what touches
 
 
 class Features(NamedTuple):
@@ -35,3 +40,39 @@ class Features(NamedTuple):
     case: Array  # () int32
     a: Array  # (3,) corners of a; what is not needed repeats the first
     b: Array  # (3,)
+    faces: Array  # (2,) faces of a and b that count; -1: none, or the triangle of the three corners
+
+    def codes(self) -> Array:
+        """All of it (..., FEATURES)."""
+        return jnp.concatenate([self.case[..., None], self.a, self.b, self.faces], -1).astype(jnp.int32)
+
+
+class Patch(NamedTuple):
+    """The part of a polytope that touches, in its own axes and units of the shape's size."""
+
+    corners: Array  # (3, 3)
+    area: Array  # (3,) of the face, along its outward normal; zero where there is none
+    base: Array  # (3,) corner of the face
+
+
+class Around(NamedTuple):
+    """All corners that a patch is a function of."""
+
+    corners: Array  # (3, 3)
+    loop: Array  # (k, 3) of the face
+
+
+def around(hulls: Hulls, codes: Array) -> tuple[Around, Array]:
+    """Numbers of the corners of both sides (..., 2, ...) for codes (..., FEATURES), and which faces count (..., 2)."""
+    ids, faces = codes[..., 1:7].reshape(*codes.shape[:-1], 2, 3), codes[..., 7:9]
+    face = jnp.maximum(faces, 0)
+    start, end = jnp.asarray(hulls.loops)[face], jnp.asarray(hulls.loops)[face + 1]
+    at = jnp.minimum(start[..., None] + np.arange(hulls.longest), end[..., None] - 1)
+    return Around(ids, jnp.asarray(hulls.loop)[at]), faces >= 0
+
+
+def patch(at: Around, real: Array) -> Patch:
+    """The patch of one side; real: () whether a face counts. Loops repeat their last corner, which adds no area."""
+    first, last = at.loop, jnp.roll(at.loop, -1, 0)
+    area = 0.5 * cross(first - at.loop[0], last - at.loop[0]).sum(0)
+    return Patch(at.corners, jnp.where(real, area, 0.0), jnp.where(real, at.loop[-1], at.corners[0]))

@@ -14,7 +14,7 @@ from jax import Array, lax
 
 from ukemi.collide.geometry import cross, dot, rotate
 from ukemi.collide.hulls import features
-from ukemi.collide.hulls.faces import corners_of, faces_at, four, outward, span
+from ukemi.collide.hulls.faces import corners_of, faces_at, four, normals
 from ukemi.collide.hulls.features import Features
 from ukemi.collide.hulls.support import Body
 from ukemi.model.hulls import Hulls
@@ -35,7 +35,7 @@ class Reached(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """A face, clockwise seen from outside, or an edge and back; (k, ...) with k static."""
+    """A face, counterclockwise seen from outside, or an edge and back; (k, ...) with k static."""
 
     corner: Array  # (k,) numbers
     place: Array  # (k, 3) in the world
@@ -59,16 +59,16 @@ def manifold(hulls: Hulls, corners: Array, a: Body, b: Body, ids_a: Array, ids_b
 
     ids_a, ids_b: (3,) its corners; normal: (3,) from a to b.
     """
-    near_a = reached(hulls, corners, a, ids_a, normal)
-    near_b = reached(hulls, corners, b, ids_b, -normal)
-    pair, opposed = _first(dot(near_a.normals[:, None], near_b.normals[None]) < -OPPOSED, near_a.real, near_b.real)
+    near_a = reached(hulls, a, ids_a, normal)
+    near_b = reached(hulls, b, ids_b, -normal)
+    pair, opposed = _least(dot(near_a.normals[:, None], near_b.normals[None]), -OPPOSED, near_a.real, near_b.real)
     edges_a, edges_b = (edges_at(hulls, corners, body, near) for body, near in ((a, near_a), (b, near_b)))
-    of_a = ~opposed & (near_a.count < 3) & (near_a.count <= near_b.count)
-    of_b = ~opposed & ~of_a & (near_b.count < 3)
-    flat_a = jnp.abs(dot(near_b.normals[:, None], edges_a[1][None])) < ALONG
-    flat_b = jnp.abs(dot(near_a.normals[:, None], edges_b[1][None])) < ALONG
-    along_a, lies_a = _first(flat_a, near_b.real, edges_a[2])
-    along_b, lies_b = _first(flat_b, near_a.real, edges_b[2])
+    flat_a = jnp.abs(dot(near_b.normals[:, None], edges_a[1][None]))
+    flat_b = jnp.abs(dot(near_a.normals[:, None], edges_b[1][None]))
+    along_a, lies_a = _first(flat_a < ALONG, near_b.real, edges_a[2])
+    along_b, lies_b = _first(flat_b < ALONG, near_a.real, edges_b[2])
+    of_a = ~opposed & (near_a.count < 3) & lies_a
+    of_b = ~opposed & ~of_a & (near_b.count < 3) & lies_b
 
     face_a = near_a.faces[jnp.where(of_b, along_b[0], pair[0])]
     face_b = near_b.faces[jnp.where(of_a, along_a[0], pair[1])]
@@ -76,15 +76,18 @@ def manifold(hulls: Hulls, corners: Array, a: Body, b: Body, ids_a: Array, ids_b
     edge_a = edge_loop(hulls, corners, a, near_a.corner[0], edges_a[0][along_a[1]])
     edge_b = edge_loop(hulls, corners, b, near_b.corner[0], edges_b[0][along_b[1]])
 
-    # what cuts, and what is cut: b's face by a's, or an edge by the other's face
-    clipper = jax.tree.map(lambda x, y: jnp.where(of_a, x, y), loop_b, loop_a)
-    subject = jax.tree.map(lambda x, y, z: jnp.where(of_a, x, jnp.where(of_b, y, z)), edge_a, edge_b, loop_b)
-    up = outward(jnp.where(of_a, _spanned(hulls, corners, b, face_b), _spanned(hulls, corners, a, face_a)))
-    used = opposed | (of_a & lies_a) | (of_b & lies_b)
-    left = cut(subject, clipper, up)
-    chosen, there = choose(left, clipper.place[0], up, of_a | of_b)
+    # what cuts, and what is cut: a's face by b's, or an edge by the other's face
+    clipper = jax.tree.map(lambda x, y: jnp.where(of_b, x, y), loop_a, loop_b)
+    subject = jax.tree.map(lambda x, y, z: jnp.where(of_a, x, jnp.where(of_b, y, z)), edge_a, edge_b, loop_a)
+    up_a, up_b = normals(hulls, a, face_a), normals(hulls, b, face_b)
+    used = opposed | of_a | of_b
+    # faces are cut along a's normal, which looks against what is cut by
+    left = cut(subject, clipper, jnp.where(of_a, -up_b, jnp.where(of_b, -up_a, up_a)))
+    chosen, there = choose(left, clipper.place[0], jnp.where(of_b, up_a, up_b), of_a | of_b)
     found = jax.vmap(lambda k: describe(left.of[k], subject, clipper, of_a, of_b))(chosen)
-    return found._replace(case=jnp.where(there & used, found.case, features.NONE).astype(jnp.int32))
+    faces = jnp.stack([jnp.where(of_a, -1, face_a), jnp.where(of_b, -1, face_b)])
+    case = jnp.where(there & used, found.case, features.NONE).astype(jnp.int32)
+    return found._replace(case=case, faces=jnp.broadcast_to(faces, (MOST, 2)).astype(jnp.int32))
 
 
 def distinct(ids: Array) -> tuple[Array, Array]:
@@ -96,24 +99,20 @@ def distinct(ids: Array) -> tuple[Array, Array]:
     return jnp.stack([x, second, third]), count
 
 
-def reached(hulls: Hulls, corners: Array, body: Body, ids: Array, towards: Array) -> Reached:
+def reached(hulls: Hulls, body: Body, ids: Array, towards: Array) -> Reached:
     """The faces that all corners `ids` (3,) share, of a box where these span none the one that looks `towards` (3,)."""
     corner, count = distinct(ids)
     faces, real = faces_at(hulls, corner[0])
-    normals = jax.vmap(lambda face: outward(_spanned(hulls, corners, body, face)))(faces)
+    ups = normals(hulls, body, faces)
     shared = real
     for k in (1, 2):
         others, there = faces_at(hulls, corner[k])
         within = ((faces[:, None] == others) & there).any(1)
         shared = shared & (within | (count <= k))
     box = body.hull == 0
-    looking = real & (dot(normals, towards) > OPPOSED)
+    looking = real & (dot(ups, towards) > OPPOSED)
     spans_none = box & (count > 1) & (shared.sum() != jnp.where(count == 2, 2, 1))
-    return Reached(corner, count, faces, jnp.where(spans_none, looking, shared), normals)
-
-
-def _spanned(hulls: Hulls, corners: Array, body: Body, face: Array) -> Array:
-    return placed(body, corners, span(hulls, face))
+    return Reached(corner, count, faces, jnp.where(spans_none, looking, shared), ups)
 
 
 def placed(body: Body, corners: Array, ids: Array) -> Array:
@@ -130,11 +129,22 @@ def edges_at(hulls: Hulls, corners: Array, body: Body, near: Reached) -> tuple[A
         return loop[(jnp.argmax(loop == near.corner[0]) + count - 1) % count]
 
     one = jnp.arange(len(fan)) == 0
-    ends = jnp.where(near.count == 1, jax.vmap(before)(fan), near.corner[1])
+    first = jax.vmap(before)(fan)
+    if len(fan) >= 3:  # of a box in the order of its axes
+        flip = np.array([1, 2, 4] + [4] * (len(fan) - 3), np.int32)
+        first = jnp.where(body.hull == 0, near.corner[0] ^ flip, first)
+    ends = jnp.where(near.count == 1, first, near.corner[1])
     along = placed(body, corners, ends) - placed(body, corners, near.corner[0])
     square = dot(along, along)[:, None]
     along = along / jnp.sqrt(jnp.where(square > 0, square, 1.0))
     return ends, along, jnp.where(near.count == 1, real, one)
+
+
+def _least(values: Array, bound: float, first: Array, second: Array) -> tuple[Array, Array]:
+    """Where (2,) the least of values (n, m) is, of those whose row and column are real; whether it is below a bound."""
+    values = jnp.where(first[:, None] & second, values, jnp.inf).ravel()
+    k = jnp.argmin(values)
+    return jnp.stack([k // len(second), k % len(second)]), values[k] < bound
 
 
 def _first(good: Array, first: Array, second: Array) -> tuple[Array, Array]:
@@ -145,9 +155,8 @@ def _first(good: Array, first: Array, second: Array) -> tuple[Array, Array]:
 
 
 def face_loop(hulls: Hulls, corners: Array, body: Body, face: Array) -> Loop:
-    """A face in MuJoCo's order: clockwise seen from outside."""
+    """A face, counterclockwise seen from outside."""
     loop, count = corners_of(hulls, face)
-    loop = loop[jnp.maximum(count - 1 - np.arange(hulls.longest), 0)]
     return Loop(loop, placed(body, corners, loop), count)
 
 
@@ -161,7 +170,7 @@ def edge_loop(hulls: Hulls, corners: Array, body: Body, start: Array, end: Array
 
 
 def cut(subject: Loop, clipper: Loop, up: Array) -> Polygon:
-    """The part of a subject that is over a face with normal `up` (3,): cut along its edges, one after the other."""
+    """The part of a subject that is over a face, seen along `up` (3,): cut along its edges, one after the other."""
     n = len(subject.corner)
     k = jnp.arange(2 * n)
     place = jnp.pad(subject.place, ((0, n), (0, 0)))
@@ -187,41 +196,36 @@ def halved(left: Polygon, p: Array, side: Array, name: Array) -> Polygon:
     slope = dot(there - here, side)
     t = jnp.where(slope == 0, -1.0, -height / jnp.where(slope == 0, 1.0, slope))
     crosses = (inside != ends) & (t >= 0) & (t <= 1) & (k < left.count)
-    kept = ends & (k < left.count)
-    # from each edge: the crossing if there is one, then its end if that is inside
+    kept = inside & (k < left.count)
+    # of each edge: its start if that is inside, then the crossing if there is one
     total = jnp.cumsum(crosses.astype(jnp.int32) + kept)
     edge = jnp.minimum(jnp.searchsorted(total, k + 1), len(k) - 1)
     own = k - jnp.where(edge > 0, total[edge - 1], 0)
-    new = crosses[edge] & (own == 0)
-    end = after[edge]
+    new = crosses[edge] & (own == kept[edge])
     crossing = here[edge] + t[edge][:, None] * (there[edge] - here[edge])
     of_new = jnp.stack([left.line[edge], jnp.full(len(k), name)], -1)
     return Polygon(
-        place=jnp.where(new[:, None], crossing, left.place[end]),
-        of=jnp.where(new[:, None], of_new, left.of[end]),
-        line=jnp.where(new, jnp.where(inside[edge], name, left.line[edge]), left.line[end]),
+        place=jnp.where(new[:, None], crossing, here[edge]),
+        of=jnp.where(new[:, None], of_new, left.of[edge]),
+        line=jnp.where(new & inside[edge], name, left.line[edge]),
         count=total[-1].astype(jnp.int32),
     )
 
 
 def choose(left: Polygon, base: Array, up: Array, of_edge: Array) -> tuple[Array, Array]:
-    """Which corners (4,) of what is left below a face become contacts, and which of these there are (4,)."""
-    k = jnp.arange(len(left.line))
-    low = (k < left.count) & (dot(left.place - base, up) <= 0)
-    order = jnp.argsort(~low, stable=True)
-    count = low.sum().astype(jnp.int32)
-    place = left.place[order]
-    several = lax.cond(count > MOST, lambda: four(place, count), lambda: jnp.arange(MOST, dtype=jnp.int32))
+    """Which corners (4,) of what is left become contacts, and which of these there are (4,): those below a face."""
     # of an edge the two ends that are furthest apart
-    few = place[:8]
+    few = left.place[:8]
     gap = few[:, None] - few[None]
-    real = np.arange(8) < count
+    real = np.arange(8) < left.count
     square = jnp.where(real[:, None] & real, dot(gap, gap), -1.0)
     far = jnp.argmax(square).astype(jnp.int32)
     ends = jnp.stack([far // 8, far % 8, far % 8, far % 8])
-    pick = jnp.where(of_edge & (count > 2), ends, several)
-    there = jnp.arange(MOST) < jnp.where(of_edge, jnp.minimum(count, 2), count)
-    return order[pick], there
+    every = jnp.arange(MOST, dtype=jnp.int32)
+    several = lax.cond(left.count > MOST, lambda: four(left.place, left.count), lambda: every)
+    pick = jnp.where(of_edge & (left.count > 2), ends, several)
+    there = every < jnp.where(of_edge, jnp.minimum(left.count, 2), left.count)
+    return pick, there & (dot(left.place[pick] - base, up) <= 0)
 
 
 # ---- what the corners are --------------------------------------------------------------------------------------------
@@ -229,29 +233,22 @@ def choose(left: Polygon, base: Array, up: Array, of_edge: Array) -> tuple[Array
 
 def describe(of: Array, subject: Loop, clipper: Loop, of_a: Array, of_b: Array) -> Features:
     """The features of one corner of what is left, from the lines (2,) that cross there."""
-    n, m = clipper.count, subject.count
     first, second = of[0], of[1]
     plain = second < 0
     crossing = ~plain & (first < CUT)
     # two cuts meet at a corner of the clipper: where the later edge starts, or at the first corner if it is the last
     e, f = jnp.minimum(first, second) - CUT, jnp.maximum(first, second) - CUT
-    corner = jnp.where((e == 0) & (f == n - 1) & (n > 2), 0, f)
-    start_s = first % jnp.maximum(m, 1)
-    edge = of_a | of_b
-    face_c = around(clipper, jnp.where(crossing, n - 2 - (second - CUT), n - 1 - jnp.where(plain, 0, corner)))
-    face_s = around(subject, jnp.where(crossing, m - 2 - start_s, m - 1 - jnp.where(plain, start_s, 0)))
-    ends = jnp.stack([subject.corner[start_s], subject.corner[(start_s + 1) % jnp.maximum(m, 1)]])
-    ends = jnp.where(plain, ends[:1], ends)[np.array([0, 1, 1])]
-    of_s = jnp.where(edge, ends, face_s)
-    faces = jnp.where(plain, features.FACES_AT_B, jnp.where(crossing, features.FACES_AT_EDGES, features.FACES_AT_A))
+    corner = jnp.where((e == 0) & (f == clipper.count - 1) & (clipper.count > 2), 0, f)
+    of_c = edge(clipper, jnp.where(crossing, second - CUT, jnp.where(plain, 0, corner)), crossing)
+    of_s = edge(subject, jnp.where(first < CUT, first, 0), crossing)
+    faces = jnp.where(plain, features.FACES_AT_A, jnp.where(crossing, features.FACES_AT_EDGES, features.FACES_AT_B))
     on_a = jnp.where(plain, features.POINT_ON_A, features.EDGE_OFF_A)
     on_b = jnp.where(plain, features.POINT_ON_B, features.EDGE_OFF_B)
     case = jnp.where(of_a, on_b, jnp.where(of_b, on_a, faces))
-    return Features(case, jnp.where(of_a, of_s, face_c), jnp.where(of_a, face_c, of_s))
+    return Features(case, jnp.where(of_b, of_c, of_s), jnp.where(of_b, of_s, of_c), jnp.full(2, -1))
 
 
-def around(loop: Loop, k: Array) -> Array:
-    """Three corners (3,) of a face, counterclockwise: the k-th in that order, the next, and one opposite."""
-    n = jnp.maximum(loop.count, 1)
-    turn = jnp.stack([k, k + 1, k + 1 + n // 2]) % n
-    return loop.corner[n - 1 - turn]
+def edge(loop: Loop, k: Array, whole: Array) -> Array:
+    """Corner k of a loop, and if `whole` the next one; (3,)."""
+    after = jnp.where(whole, (k + 1) % jnp.maximum(loop.count, 1), k)
+    return loop.corner[jnp.stack([k, after, after])]

@@ -1,6 +1,7 @@
 """How contacts of polytopes follow their shapes: the derivative of the closed forms, at the corners that touch."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -8,8 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.collide.hulls.features import Around, Patch, around
+from ukemi.collide.hulls.features import patch as patch_of
 from ukemi.collide.hulls.touching import settled
 from ukemi.collide.shapes import Hit, Shape, sides
+from ukemi.model.hulls import Hulls
 from ukemi.model.records import PairLayout
 
 CHUNK = 4  # contacts looked at together
@@ -21,16 +25,15 @@ class Touch(NamedTuple):
     row: Array  # (n,) which contacts of the step; beyond them where there are fewer
     a: Shape
     b: Shape
-    case: Array  # (n,)
-    patch: Array  # (n, 2, 3, 3) corners
+    codes: Array  # (n, FEATURES)
+    patch: Patch  # (n, 2, ...)
     normal: Array  # (n, 3)
-    corner: Array  # (n, 2, 3) numbers of the corners
     geoms: Array  # (n, 2)
 
 
 def hit_of(kinds: tuple[str, str], touch: Touch) -> Callable[[Shape, Shape, Array], Hit]:
     """A contact as a function of its shapes; of one without leading axes."""
-    return lambda a, b, reach: settled(kinds, touch.case, touch.patch, touch.normal, a, b)
+    return lambda a, b, reach: settled(kinds, touch.codes[0], touch.patch, touch.normal, a, b)
 
 
 def each(layout: PairLayout, g: int, shapes: Shape, contacts, own: Array, write, out):
@@ -44,46 +47,43 @@ def each(layout: PairLayout, g: int, shapes: Shape, contacts, own: Array, write,
         row = lax.dynamic_slice_in_dim(order, i * CHUNK, CHUNK)
         geoms = jnp.asarray(layout.geoms)[contacts.pair[row]]
         a, b = sides(shapes, geoms)
-        codes = contacts.features[row]
-        touch = Touch(
-            row=jnp.where(at < count, row, len(own)),
-            a=a,
-            b=b,
-            case=codes[:, 0],
-            patch=contacts.patch[row],
-            normal=contacts.frame[row, 0],
-            corner=codes[:, 1:].reshape(-1, 2, 3),
-            geoms=geoms,
-        )
-        return write(touch, out)
+        patch = jax.tree.map(lambda x: x[row], contacts.patch)
+        real = jnp.where(at < count, row, len(own))
+        return write(Touch(real, a, b, contacts.features[row], patch, contacts.frame[row, 0], geoms), out)
 
     return lax.fori_loop(0, -(-count // CHUNK), some, out)
 
 
-def bend(kinds: tuple[str, str], touch: Touch, along: Array) -> Array:
-    """Changes (n, 7) of distance, point and frame (its rotation) as corners (n, 2, 3, 3) move along."""
+def bend(kinds: tuple[str, str], hulls: Hulls, corners: Array, along: Array, touch: Touch) -> Array:
+    """Changes (n, 7) of distance, point and frame (its rotation) as all corners (nv, 3) move along."""
+    numbers, real = around(hulls, touch.codes)
 
-    def one(touch: Touch, along: Array) -> Array:
-        def hit(patch: Array) -> Hit:
-            return settled(kinds, touch.case, patch, touch.normal, touch.a, touch.b)
-
-        now, change = jax.jvp(hit, (touch.patch,), (along,))
+    def one(touch: Touch, real: Array, at: Around, move: Around) -> Array:
+        now, change = jax.jvp(partial(_at_corners, kinds, touch, real), (at,), (move,))
         return jnp.concatenate([change.distance, change.point[0], spin(now.frame[0], change.frame[0])])
 
-    return jax.vmap(one)(touch, along)
+    at, move = (Around(x[numbers.corners], x[numbers.loop]) for x in (corners, along))
+    return jax.vmap(one)(touch, real, at, move)
 
 
-def unbend(kinds: tuple[str, str], touch: Touch, on: Array) -> Array:
-    """What `on` (n, 7), its rotation in the frame's own axes, pulls on corners (n, 2, 3, 3)."""
+def unbend(kinds: tuple[str, str], hulls: Hulls, corners: Array, touch: Touch, on: Array) -> Array:
+    """What `on` (n, 7), its rotation in the frame's own axes, pulls on all corners (nv, 3)."""
+    numbers, real = around(hulls, touch.codes)
 
-    def one(touch: Touch, on: Array) -> Array:
-        def hit(patch: Array) -> Hit:
-            return settled(kinds, touch.case, patch, touch.normal, touch.a, touch.b)
-
-        now, back = jax.vjp(hit, touch.patch)
+    def one(touch: Touch, real: Array, at: Around, on: Array) -> Around:
+        now, back = jax.vjp(partial(_at_corners, kinds, touch, real), at)
         return back(Hit(on[:1], on[None, 1:4], pulled_frame(now.frame, on[None, 4:])))[0]
 
-    return jax.vmap(one)(touch, on)
+    pulled = jax.vmap(one)(touch, real, jax.tree.map(lambda k: corners[k], numbers), on)
+    total = jnp.zeros_like(corners)
+    for k, x in zip(numbers, pulled, strict=True):
+        total = total.at[k.ravel()].add(x.reshape(-1, 3))
+    return total
+
+
+def _at_corners(kinds: tuple[str, str], touch: Touch, real: Array, at: Around) -> Hit:
+    patch = jax.vmap(patch_of)(at, real)
+    return settled(kinds, touch.codes[0], patch, touch.normal, touch.a, touch.b)
 
 
 def spin(frame: Array, change: Array) -> Array:

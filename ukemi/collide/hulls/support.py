@@ -22,9 +22,9 @@ class Body(NamedTuple):
     hull: Array  # () which of `Hulls`
 
 
-def corners_of(body: Body, corners: Array, which: Array) -> Array:
-    """Corners (k, 3) in the world."""
-    return body.pos + rotate(body.mat, body.scale * corners[which])
+def all_corners(hulls: Hulls, corners: Array) -> Array:
+    """Corners (nv, 3) of all hulls, of which those of meshes (nvert, 3) are parameters."""
+    return jnp.concatenate([jnp.asarray(hulls.fixed, corners.dtype), corners])
 
 
 def cell(n: Array, side: Array) -> Array:

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.collide.geometry import contact_frame, cross, dot, rotate, unit, unrotate
+from ukemi.collide.geometry import contact_frame, cross, dot, rotate, unit
 from ukemi.collide.hulls import features
-from ukemi.collide.hulls.contact import contact
-from ukemi.collide.hulls.faces import corners_of, faces_at, four, outward, span
-from ukemi.collide.hulls.features import FEATURES, Features
+from ukemi.collide.hulls.contact import Posed, contact
+from ukemi.collide.hulls.faces import corners_of, faces_at, four, normals
+from ukemi.collide.hulls.features import FEATURES, Features, Patch
 from ukemi.collide.hulls.manifold import distinct, manifold
 from ukemi.collide.hulls.search import Nearest, search
 from ukemi.collide.hulls.support import Body, support
@@ -57,9 +57,11 @@ def contacts(kinds: tuple[str, str], hulls: Hulls, corners: Array, geoms: Array,
     def of_pair(geoms: Array, a: Shape, b: Shape, reach: Array):
         known = Known(corners, jnp.asarray(hulls.of)[geoms], jnp.asarray(hulls.bound, corners.dtype)[geoms])
         found, hint, failed = touching(kinds, hulls, known, a, b, reach)
-        patch = jnp.stack([corners[found.a], corners[found.b]], 1)
-        hit = jax.vmap(lambda case, patch: settled(kinds, case, patch, hint, a, b))(found.case, patch)
-        return hit, jnp.concatenate([found.case[:, None], found.a, found.b], -1).astype(jnp.int32), failed
+        codes = found.codes()
+        hit = jax.vmap(lambda case, own: settled(kinds, case, own, hint, a, b))(
+            found.case, patches(hulls, corners, codes)
+        )
+        return hit, codes, failed
 
     if len(geoms) == 1:  # without a batch, branches stay branches
         one = of_pair(geoms[0], *jax.tree.map(lambda x: x[0], (a, b, reach)))
@@ -67,6 +69,12 @@ def contacts(kinds: tuple[str, str], hulls: Hulls, corners: Array, geoms: Array,
     else:
         hit, found, failed = jax.vmap(of_pair)(geoms, a, b, reach)
     return hit, found.reshape(-1, FEATURES), failed.any()
+
+
+def patches(hulls: Hulls, corners: Array, codes: Array) -> Patch:
+    """What touches, of both sides (n, 2, ...), for codes (n, FEATURES)."""
+    numbers, real = features.around(hulls, codes)
+    return jax.vmap(jax.vmap(features.patch))(jax.tree.map(lambda k: corners[k], numbers), real)
 
 
 # ---- what touches ----------------------------------------------------------------------------------------------------
@@ -84,7 +92,7 @@ def touching(kinds: tuple[str, str], hulls: Hulls, known: Known, a: Shape, b: Sh
     first = jax.tree.map(lambda x: x[None], single(known.corners, one, other, found))
     if not (SIDES[kinds[0]].flat and SIDES[kinds[1]].flat):
         return first, found.normal, found.failed
-    first = jax.tree.map(lambda x: jnp.pad(x, ((0, SEVERAL - 1),) + ((0, 0),) * (x.ndim - 1)), first)
+    first = jax.tree.map(lambda x: jnp.concatenate([x, jnp.zeros((SEVERAL - 1, *x.shape[1:]), x.dtype)]), first)
 
     def several():
         more = manifold(hulls, known.corners, one, other, found.a, found.b, found.normal)
@@ -115,7 +123,7 @@ def single(corners: Array, a: Body, b: Body, found: Nearest) -> Features:
     point_a, point_b = jnp.stack([found.a[heavy]] * 3), jnp.stack([found.b[heavy]] * 3)
     out_a = jnp.where(on_a, turned_a, jnp.where(on_b | parallel, point_a, ids_a))
     out_b = jnp.where(on_b, turned_b, jnp.where(on_a, point_b, ids_b))
-    return Features(case.astype(jnp.int32), out_a, out_b)
+    return Features(case.astype(jnp.int32), out_a, out_b, jnp.full(2, -1, jnp.int32))
 
 
 def _area(place: Array, mat: Array, n: Array) -> Array:
@@ -130,13 +138,12 @@ def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, reach: Array):
     """
     normal, other = a.mat[:, 2], body("mesh", b, known.hull[1])
     lowest, _ = support(hulls, known.corners, other, -normal)
-    towards = unrotate(b.mat, normal)
 
     def places(ids: Array) -> Array:
         return b.size * known.corners[ids]
 
     fan, real = faces_at(hulls, lowest)
-    level = dot(outward(places(span(hulls, fan))), towards)
+    level = dot(normals(hulls, other, fan), normal)
     face = fan[jnp.argmin(jnp.where(real, level, jnp.inf))]
     loop, count = corners_of(hulls, face)
     first = jnp.argmax(loop == lowest)
@@ -148,25 +155,29 @@ def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, reach: Array):
     there = (np.arange(4) < count) & ((height < reach) | (np.arange(4) == 0))
     case = jnp.where(there, features.POINT_ON_A, features.NONE).astype(jnp.int32)
     triple = jnp.stack([corner] * 3, -1)
-    return Features(case, triple, triple), normal, jnp.array(False)
+    return Features(case, triple, triple, jnp.full((SEVERAL, 2), -1, jnp.int32)), normal, jnp.array(False)
 
 
 # ---- the contact -----------------------------------------------------------------------------------------------------
 
 
-def settled(kinds: tuple[str, str], case: Array, patch: Array, hint: Array, a: Shape, b: Shape) -> Hit:
-    """The contact (1, ...) of one case, at corners patch (2, 3, 3) of both shapes, in units of their sizes."""
+def settled(kinds: tuple[str, str], case: Array, patch: Patch, hint: Array, a: Shape, b: Shape) -> Hit:
+    """The contact (1, ...) of one case, where patches of both shapes (2, ...) touch."""
     if kinds[0] == "plane":
         normal = a.mat[:, 2]
-        place = b.pos + rotate(b.mat, b.size * patch[1, 0])
+        place = b.pos + rotate(b.mat, b.size * patch.corners[1, 0])
         distance = dot(place - a.pos, normal)
         point = place - 0.5 * distance * normal
     else:
-        sides = []
-        for kind, shape, own in zip(kinds, (a, b), patch, strict=True):
-            scale, radius = SIDES[kind].grown(shape.size)
-            sides.append((shape.pos + rotate(shape.mat, scale * own), radius))
-        (A, radius_a), (B, radius_b) = sides
-        distance, point, normal = contact(case, A, B, hint, radius_a, radius_b)
+        sides = [posed(kind, shape, patch, k) for k, (kind, shape) in enumerate(zip(kinds, (a, b), strict=True))]
+        distance, point, normal = contact(case, *sides, hint)
     distance = jnp.where(case == features.NONE, EMPTY, distance)
     return Hit(distance[None], point[None], contact_frame(normal)[None])
+
+
+def posed(kind: str, shape: Shape, patch: Patch, k: int) -> Posed:
+    """One side of a patch in the world."""
+    scale, radius = SIDES[kind].grown(shape.size)
+    area = jnp.roll(scale, -1) * jnp.roll(scale, 1) * patch.area[k]
+    corners, base = (shape.pos + rotate(shape.mat, scale * x[k]) for x in (patch.corners, patch.base))
+    return Posed(corners, rotate(shape.mat, area), base, radius)
