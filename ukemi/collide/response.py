@@ -61,7 +61,8 @@ def _push(layout: PairLayout, sized: bool, bent: bool, known, parts: list[Array]
 
 def _bend(layout: PairLayout, shapes: Shape, contacts, corners: Array, along: Array) -> Array:
     """Changes (nc, 7) of the contacts of polytopes as corners (nvert, 3) move along."""
-    corners, along = (all_corners(layout.hulls, x) for x in (corners, along))
+    still = jnp.zeros((len(layout.hulls.fixed), 3), along.dtype)
+    corners, along = all_corners(layout.hulls, corners), jnp.concatenate([still, along])
     out = jnp.zeros((len(contacts.pair), 7), along.dtype)
     for g, own in _of_polytopes(layout, contacts):
         bend = partial(polytopes.bend, layout.groups[g].types, layout.hulls, corners, along)

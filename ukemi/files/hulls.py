@@ -157,8 +157,9 @@ def _directions(n: int) -> tuple[np.ndarray, np.ndarray]:
 def build(m, kinds: tuple[str, ...], used: np.ndarray) -> tuple[Hulls, np.ndarray]:
     """Hulls of the geoms of a `mujoco.MjModel` that are `used` (ng,), and the corners (n, 3) that are parameters."""
     fixed = {"box": box(), "capsule": rod(), "sphere": point()}
+    like = {"cylinder": "capsule", "ellipsoid": "sphere"}
     meshes = sorted({int(m.geom_dataid[g]) for g in np.flatnonzero(used) if kinds[g] == "mesh"})
     own = {name: k for k, name in enumerate(fixed)} | {mesh: len(fixed) + k for k, mesh in enumerate(meshes)}
-    named = (int(m.geom_dataid[g]) if kind == "mesh" else kind for g, kind in enumerate(kinds))
+    named = (int(m.geom_dataid[g]) if kind == "mesh" else like.get(kind, kind) for g, kind in enumerate(kinds))
     of = np.array([own.get(key, -1) if use else -1 for key, use in zip(named, used, strict=True)], np.int32)
     return joined(of, m.geom_rbound, list(fixed.values()), [of_mesh(m, k) for k in meshes])

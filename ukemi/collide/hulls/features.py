@@ -31,6 +31,8 @@ FACES_AT_EDGES = 8  # edges of both cross
 FACES_AT_A = 9  # a corner of a's face
 
 
+CURVED = 10  # a curved shape, and the flat through corners of b
+
 FEATURES = 9  # numbers that say what touches
 
 

@@ -20,6 +20,7 @@ from ukemi.model.hulls import Hulls
 
 STEPS = 64  # of the first search
 CORNERS = 100  # of the expanding polytope at the most
+CLOSE = 1e-7  # relative error of distances that ends a search among curved shapes
 SLOTS = 2 * CORNERS - 4  # its faces then
 
 
@@ -62,12 +63,19 @@ def _furthest(hulls: Hulls, corners: Array, a: Body, b: Body, n: Array) -> Point
     return Points(b.pos - a.pos + y - x, i, j)
 
 
+def _same(points: Points, new: Points) -> Array:
+    """Which of several points (k,) a new one is."""
+    return (points.a == new.a) & (points.b == new.b) & (points.place == new.place).all(-1)
+
+
 def search(hulls: Hulls, corners: Array, a: Body, b: Body, reach: Array, start: Array, size: Array) -> Nearest:
     """Where polytopes are nearest, or that they are further apart than reach and the radii of their balls.
 
     start: (3,) where to look first. size: () of the pair, for rounding [m].
     """
     noise = 16 * jnp.finfo(size.dtype).eps * size
+    if a.core is not None or b.core is not None:  # what ends a search among curved shapes is refined afterwards
+        noise = jnp.maximum(noise, CLOSE * size)
     at = _approach(hulls, corners, a, b, reach + a.radius + b.radius, start, noise)
     apart = _ended(at)
     return lax.cond(at.inside, lambda: _expand(hulls, corners, a, b, at.points, noise), lambda: apart)
@@ -81,7 +89,7 @@ def _approach(hulls: Hulls, corners: Array, a: Body, b: Body, reach: Array, star
         value = dot(at.normal, new.place)
         better = value > at.lower
         lower, best = jnp.where(better, value, at.lower), jnp.where(better, at.normal, at.best)
-        known = ((at.points.a == new.a) & (at.points.b == new.b) & (at.weight > 0)).any()
+        known = (_same(at.points, new) & (at.weight > 0)).any()
         slot = jnp.arange(4) == jnp.argmin(at.weight)
         points = jax.tree.map(lambda x, y: jnp.where(slot if x.ndim == 1 else slot[:, None], y, x), at.points, new)
         weight, normal, upper, inside = nearest(points.place)
@@ -166,7 +174,7 @@ def _expand(hulls: Hulls, corners: Array, a: Body, b: Body, points: Points, nois
     def further(at: _Polytope) -> _Polytope:
         face = jnp.argmin(jnp.where(at.alive, at.height, jnp.inf)).astype(jnp.int32)
         new = _furthest(hulls, corners, a, b, -at.normal[face])
-        known = ((at.points.a == new.a) & (at.points.b == new.b) & (jnp.arange(CORNERS) < at.count)).any()
+        known = (_same(at.points, new) & (jnp.arange(CORNERS) < at.count)).any()
         done = known | (dot(at.normal[face], new.place) - at.height[face] <= noise)
         at = at._replace(nearest=face, done=done)
         return jax.tree.map(lambda x, y: jnp.where(done, x, y), at, _with(at, new, noise))

@@ -13,12 +13,13 @@ BLOCK = 64  # corners looked at together
 
 
 class Body(NamedTuple):
-    """One posed polytope, grown by a ball."""
+    """One posed polytope, grown by an ellipsoid along its axes and by a ball."""
 
     pos: Array  # (3,)
     mat: Array  # (3, 3)
     scale: Array  # (3,) of its corners
-    radius: Array  # () of the ball [m]
+    core: Array | None  # (3,) half axes of the ellipsoid, a disc if one is zero; None: there is none [m]
+    radius: Array  # () of the ball, which a search leaves out [m]
     hull: Array  # () which of `Hulls`
 
 
@@ -55,7 +56,12 @@ def support(hulls: Hulls, corners: Array, body: Body, n: Array) -> tuple[Array, 
     found = better((start, jnp.int32(0), jnp.asarray(-jnp.inf, n.dtype)))
     if hulls.most_near > BLOCK:
         found = lax.while_loop(lambda found: found[0] < end, better, found)
-    return found[1], rotate(body.mat, body.scale * corners[found[1]])
+    place = body.scale * corners[found[1]]
+    if body.core is not None:
+        x = body.core * unrotate(body.mat, n)
+        square = dot(x, x)
+        place = place + body.core * x / jnp.sqrt(jnp.where(square > 0, square, 1.0))
+    return found[1], rotate(body.mat, place)
 
 
 def _between(starts: np.ndarray, k: Array) -> tuple[Array, Array]:

@@ -16,6 +16,8 @@ from ukemi.collide.hulls.features import FEATURES, Features, Patch
 from ukemi.collide.hulls.manifold import distinct, manifold
 from ukemi.collide.hulls.search import Nearest, search
 from ukemi.collide.hulls.support import Body, support
+from ukemi.collide.kinds import KINDS
+from ukemi.collide.pairs.convex import witness_of_corners
 from ukemi.collide.shapes import EMPTY, Hit, Shape
 from ukemi.model.hulls import Hulls
 
@@ -26,12 +28,18 @@ class Side(NamedTuple):
     """How a kind of shape is a polytope grown by a ball."""
 
     grown: Callable[[Array], tuple[Array, Array]]  # of size (3,): scale (3,) of its corners, radius () of the ball [m]
-    flat: bool  # whether it has faces
+    flat: bool = False  # whether it has faces
+    core: Callable[[Array], Array] | None = None  # of size: half axes (3,) of the ellipsoid that grows it [m]
 
 
 SIDES = {
-    "sphere": Side(lambda size: (0.0 * size, size[0]), False),
-    "capsule": Side(lambda size: (jnp.stack([size[1]] * 3), size[0]), False),
+    "sphere": Side(lambda size: (0.0 * size, size[0])),
+    "capsule": Side(lambda size: (jnp.stack([size[1]] * 3), size[0])),
+    "ellipsoid": Side(lambda size: (0.0 * size, 0.0 * size[0]), core=lambda size: size),
+    "cylinder": Side(
+        lambda size: (jnp.stack([size[1]] * 3), 0.0 * size[0]),
+        core=lambda size: jnp.stack([size[0], size[0], 0.0 * size[0]]),
+    ),
     "box": Side(lambda size: (size, 0.0 * size[0]), True),
     "mesh": Side(lambda size: (size, 0.0 * size[0]), True),
 }
@@ -48,7 +56,8 @@ class Known(NamedTuple):
 def body(kind: str, shape: Shape, hull: Array) -> Body:
     """A shape as a polytope."""
     scale, radius = SIDES[kind].grown(shape.size)
-    return Body(shape.pos, shape.mat, scale, radius, hull)
+    core = SIDES[kind].core
+    return Body(shape.pos, shape.mat, scale, core(shape.size) if core else None, radius, hull)
 
 
 def contacts(kinds: tuple[str, str], hulls: Hulls, corners: Array, geoms: Array, a: Shape, b: Shape, reach: Array):
@@ -89,7 +98,10 @@ def touching(kinds: tuple[str, str], hulls: Hulls, known: Known, a: Shape, b: Sh
     size = known.bound.sum() + jnp.sqrt(dot(apart, apart))
     start = unit(apart, a.mat[:, 0])
     found = search(hulls, known.corners, one, other, reach, start, size)
-    first = jax.tree.map(lambda x: x[None], single(known.corners, one, other, found))
+    if SIDES[kinds[0]].core:
+        first = beside_curved(found)
+    else:
+        first = jax.tree.map(lambda x: x[None], single(known.corners, one, other, found))
     if not (SIDES[kinds[0]].flat and SIDES[kinds[1]].flat):
         return first, found.normal, found.failed
     first = jax.tree.map(lambda x: jnp.concatenate([x, jnp.zeros((SEVERAL - 1, *x.shape[1:]), x.dtype)]), first)
@@ -100,6 +112,12 @@ def touching(kinds: tuple[str, str], hulls: Hulls, known: Known, a: Shape, b: Sh
         return jax.tree.map(lambda x, y: jnp.where(enough, x, y), more, first)
 
     return lax.cond(found.inside, several, lambda: first), found.normal, found.failed
+
+
+def beside_curved(found: Nearest) -> Features:
+    """The corners of b that are nearest to a curved shape; (1, ...)."""
+    ids, _ = distinct(found.b)
+    return Features(jnp.full(1, features.CURVED, jnp.int32), ids[None], ids[None], jnp.full((1, 2), -1, jnp.int32))
 
 
 def single(corners: Array, a: Body, b: Body, found: Nearest) -> Features:
@@ -168,9 +186,13 @@ def settled(kinds: tuple[str, str], case: Array, patch: Patch, hint: Array, a: S
         place = b.pos + rotate(b.mat, b.size * patch.corners[1, 0])
         distance = dot(place - a.pos, normal)
         point = place - 0.5 * distance * normal
+    elif SIDES[kinds[0]].core:
+        convex = KINDS[kinds[0]].convex
+        assert convex
+        found = witness_of_corners(convex, a, posed(kinds[1], b, patch, 1).corners, hint)
+        distance, point, normal = found.distance, 0.5 * (found.point_a + found.point_b), found.normal
     else:
-        sides = [posed(kind, shape, patch, k) for k, (kind, shape) in enumerate(zip(kinds, (a, b), strict=True))]
-        distance, point, normal = contact(case, *sides, hint)
+        distance, point, normal = contact(case, posed(kinds[0], a, patch, 0), posed(kinds[1], b, patch, 1), hint)
     distance = jnp.where(case == features.NONE, EMPTY, distance)
     return Hit(distance[None], point[None], contact_frame(normal)[None])
 

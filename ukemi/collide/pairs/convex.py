@@ -42,6 +42,7 @@ STEPS = 24
 STARTS = 3
 START_SPREAD = 0.7  # cosine of the least angle between two starts
 FIRST_SMOOTHING = 0.01  # relative to the sum of all sizes
+NEAR_SMOOTHING = 1e-5  # where the one start is known to be good
 LONGEST_STEP = 0.5  # [rad]
 LAST_SMOOTHING = {"float64": 1e-9, "float32": 3e-6}
 REFINEMENTS = 3  # of the linear system of the implicit rule
@@ -199,16 +200,16 @@ def _starts(problem: Problem, same: Array, axes: Array) -> Array:
     return jnp.stack(chosen)
 
 
-def _maximise(problem: Problem, same: Array, axes: Array) -> Optimum:
-    """The best direction and its duals, to rounding in float64."""
-    last = LAST_SMOOTHING[axes.dtype.name]
-    ratio = (last / FIRST_SMOOTHING) ** (1 / (STEPS - 4))
-    start = _starts(problem, same, axes)
+def _maximise(problem: Problem, same: Array, start: Array) -> Optimum:
+    """The best direction that starts (n, 3) lead to, and its duals, to rounding in float64."""
+    last = LAST_SMOOTHING[start.dtype.name]
+    first = FIRST_SMOOTHING if len(start) > 1 else max(NEAR_SMOOTHING, last)
+    ratio = (last / first) ** (1 / (STEPS - 4))
     x = jnp.sum(start[:, None, :] * problem.rows, axis=-1)
-    dual = x / jnp.sqrt(_summand_sum(same, x * x) + FIRST_SMOOTHING**2)
+    dual = x / jnp.sqrt(_summand_sum(same, x * x) + first**2)
 
     def body(i, at):
-        smoothing = jnp.maximum(last, FIRST_SMOOTHING * ratio ** jnp.asarray(i, axes.dtype))
+        smoothing = jnp.maximum(last, first * ratio ** jnp.asarray(i, start.dtype))
         return _newton_step(problem, same, smoothing, at)
 
     normal, dual = lax.fori_loop(0, STEPS, body, (start, dual))
@@ -220,16 +221,16 @@ def _maximise(problem: Problem, same: Array, axes: Array) -> Optimum:
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _optimum(bodies: tuple[Convex, Convex], problem: Problem, axes: Array) -> Optimum:
-    """The maximum of f, which moves with the problem as its equations say, whatever found it."""
-    return _maximise(problem, jnp.asarray(_same_summand(*bodies), axes.dtype), axes)
+def _optimum(bodies: tuple[Convex, Convex], problem: Problem, start: Array) -> Optimum:
+    """The maximum of f, which moves with the problem as its equations say, whatever found it from starts (n, 3)."""
+    return _maximise(problem, jnp.asarray(_same_summand(*bodies), start.dtype), start)
 
 
 @_optimum.defjvp
 def _differentiate_optimum(bodies: tuple[Convex, Convex], primals, tangents):
-    problem, axes = primals
-    at = _optimum(bodies, problem, axes)
-    return at, _change(problem, jnp.asarray(_same_summand(*bodies), axes.dtype), at, tangents[0])
+    problem, start = primals
+    at = _optimum(bodies, problem, start)
+    return at, _change(problem, jnp.asarray(_same_summand(*bodies), start.dtype), at, tangents[0])
 
 
 def _change(problem: Problem, same: Array, at: Optimum, along: Problem) -> Optimum:
@@ -277,7 +278,7 @@ def _change(problem: Problem, same: Array, at: Optimum, along: Problem) -> Optim
 
 def _is_degenerate(columns: Array, norm: Array, least: float) -> Array:
     """Whether the rows with A n = 0 are linearly dependent on the tangent plane."""
-    active = (norm < least).astype(columns.dtype)
+    active = ((norm < least) & (columns != 0).any(0)).astype(columns.dtype)
     c = columns / jnp.maximum(jnp.sqrt(jnp.sum(columns**2, axis=0)), 1e-6) * active
     count = jnp.sum(active)
     spread = jnp.sum(c[0] ** 2) * jnp.sum(c[1] ** 2) - jnp.sum(c[0] * c[1]) ** 2
@@ -290,7 +291,8 @@ def witness(body_a: Convex, body_b: Convex, a: Shape, b: Shape) -> Witness:
     scale = lax.stop_gradient(jnp.sum(a.size) + jnp.sum(b.size))
     problem = Problem((b.pos - a.pos) / scale, jnp.concatenate([rows_a, rows_b]) / scale)
     axes = lax.stop_gradient(jnp.concatenate([a.mat.T, b.mat.T]))
-    best = _optimum((body_a, body_b), problem, axes)
+    same = jnp.asarray(_same_summand(body_a, body_b), axes.dtype)
+    best = _optimum((body_a, body_b), problem, _starts(lax.stop_gradient(problem), same, axes))
 
     radius_a = a.size[0] if body_a.ball else 0.0
     radius_b = b.size[0] if body_b.ball else 0.0
@@ -298,3 +300,23 @@ def witness(body_a: Convex, body_b: Convex, a: Shape, b: Shape) -> Witness:
     point_a = a.pos + radius_a * best.normal + jnp.sum(rows_a * best.dual[:k, None], axis=0)
     point_b = b.pos - radius_b * best.normal - jnp.sum(rows_b * best.dual[k:, None], axis=0)
     return Witness(scale * best.value - radius_a - radius_b, best.normal, point_a, point_b)
+
+
+# A plane, a line or a point, as two segments that are long, or none; of which size it takes nothing.
+FLAT = Convex(((0, 0, 0), (1, 0, 1)), ball=False)
+LONG = 4.0
+
+
+def witness_of_corners(body: Convex, a: Shape, corners: Array, hint: Array) -> Witness:
+    """Of a convex shape without a ball and the flat that goes through corners (3, 3), some of which may be the same.
+
+    hint: (3,) the normal, roughly.
+    """
+    rows_a, rows_b = _shape_rows(body, a), LONG * (corners[1:] - corners[0])
+    scale = lax.stop_gradient(jnp.sum(a.size) + jnp.sqrt(dot(rows_b, rows_b)).sum())
+    problem = Problem((corners[0] - a.pos) / scale, jnp.concatenate([rows_a, rows_b]) / scale)
+    best = _optimum((body, FLAT), problem, lax.stop_gradient(hint)[None])
+    k = rows_a.shape[0]
+    point_a = a.pos + jnp.sum(rows_a * best.dual[:k, None], axis=0)
+    point_b = corners[0] - jnp.sum(rows_b * best.dual[k:, None], axis=0)
+    return Witness(scale * best.value, best.normal, point_a, point_b)
