@@ -59,7 +59,7 @@ def _polytopes() -> dict[tuple[str, str], int]:
     """How many contacts pairs with a mesh have at the most, in the order of kinds."""
     found = {("plane", "mesh"): SEVERAL}
     for kind in SIDES:
-        found[kind, "mesh"] = SEVERAL if SIDES[kind].flat else 1
+        found[kind, "mesh"] = SEVERAL if SIDES[kind].flat or SIDES[kind].line else 1
     return found
 
 

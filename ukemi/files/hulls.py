@@ -47,6 +47,15 @@ def point() -> Solid:
     return Solid(np.zeros((1, 3)), [], _fans(1, []))
 
 
+def drum() -> Solid:
+    """A cylinder's caps as octagons, with corners where MuJoCo has them: what lies on flat faces."""
+    turn = (np.arange(8) + 0.5) * np.pi / 4
+    ring = np.stack([np.cos(turn), np.sin(turn), np.ones(8)], 1)
+    corners = np.concatenate([ring, ring * [1, 1, -1]])
+    faces = [np.arange(8), 8 + (3 - np.arange(8)) % 8]
+    return Solid(corners, faces, _fans(16, faces))
+
+
 def of_mesh(m, k: int) -> Solid:
     """The hull of a mesh of a `mujoco.MjModel`, of which the compiler made one."""
     start = m.mesh_graphadr[k]
@@ -156,7 +165,7 @@ def _directions(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def build(m, kinds: tuple[str, ...], used: np.ndarray) -> tuple[Hulls, np.ndarray]:
     """Hulls of the geoms of a `mujoco.MjModel` that are `used` (ng,), and the corners (n, 3) that are parameters."""
-    fixed = {"box": box(), "capsule": rod(), "sphere": point()}
+    fixed = {"box": box(), "capsule": rod(), "sphere": point(), "drum": drum()}
     like = {"cylinder": "capsule", "ellipsoid": "sphere"}
     meshes = sorted({int(m.geom_dataid[g]) for g in np.flatnonzero(used) if kinds[g] == "mesh"})
     own = {name: k for k, name in enumerate(fixed)} | {mesh: len(fixed) + k for k, mesh in enumerate(meshes)}

@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from ukemi.collide.kinds import KINDS
-from ukemi.collide.primitives import COLLIDING, PAIRS, TOUCHING
+from ukemi.collide.primitives import COLLIDING, PAIRS, POLYTOPES, TOUCHING
 from ukemi.files.pairs import kinds_of
 from ukemi.files.sensing import unread
 
@@ -270,6 +270,7 @@ def _met(m: mujoco.MjModel, meeting: np.ndarray, a: str, b: str) -> np.ndarray:
 def _convex_flags(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
     """Flags of MuJoCo's general convex routine, where a pair that feels them may touch."""
     felt = {pair: routine.points for pair, routine in PAIRS.items() if not routine.exact}
+    felt |= {pair: points for pair, points in POLYTOPES.items() if pair[0] != "plane"}
     general = [pair for pair in felt if _met(m, meeting, *pair).any()]
     several = [pair for pair in general if felt[pair] > 1]
     for bit, pairs in (("NATIVECCD", general), ("MULTICCD", several)):

@@ -19,6 +19,8 @@ class Posed(NamedTuple):
     area: Array  # (3,) of the face; zero if that is the triangle of the corners
     base: Array  # (3,) corner of the face
     radius: Array  # () of the ball that grows the polytope
+    axis: Array | None = None  # (3,) of a capsule or cylinder
+    girth: Array | None = None  # () and its radius [m]
 
 
 def contact(case: Array, a: Posed, b: Posed, hint: Array) -> tuple[Array, Array, Array]:
@@ -27,6 +29,11 @@ def contact(case: Array, a: Posed, b: Posed, hint: Array) -> tuple[Array, Array,
     case: of `features`; hint: (3,) the normal, but for its exact direction.
     """
     A, B, up_a, up_b = a.corners, b.corners, _up(a, hint), _up(b, -hint)
+    radius = a.radius
+    if a.axis is not None and a.girth is not None:
+        lies = (case == features.LINE_ON_B) | (case == features.LINE_OFF_B)
+        A = jnp.where(lies, A + a.girth * sidewards(a.axis, -up_b), A)
+        radius = jnp.where(lies, 0.0, radius)
 
     def among(*cases: int) -> Array:
         return (case == jnp.array(cases)).any()
@@ -34,8 +41,8 @@ def contact(case: Array, a: Posed, b: Posed, hint: Array) -> tuple[Array, Array,
     nearest, between = _nearest(A, B, hint)
     crossing, middle = _edges(A, B, hint)
     # a point, and the face over which its height is the distance
-    point = jnp.where(among(features.POINT_ON_B, features.FACES_AT_A), A[0], B[0])
-    point = jnp.where(among(features.EDGE_OFF_B), _off(A, B, up_b), point)
+    point = jnp.where(among(features.POINT_ON_B, features.LINE_ON_B, features.FACES_AT_A), A[0], B[0])
+    point = jnp.where(among(features.EDGE_OFF_B, features.LINE_OFF_B), _off(A, B, up_b), point)
     point = jnp.where(among(features.EDGE_OFF_A), _off(B, A, up_a), point)
     point = jnp.where(among(features.FACES_AT_EDGES), _off(A, B, up_a), point)
     # a corner of b seen on a's face
@@ -52,7 +59,13 @@ def contact(case: Array, a: Posed, b: Posed, hint: Array) -> tuple[Array, Array,
     two = among(features.NEAREST, features.EDGES)
     distance = jnp.where(two, dot(ends[1] - ends[0], normal), height)
     halfway = jnp.where(two, 0.5 * (ends[0] + ends[1]), halfway)
-    return distance - a.radius - b.radius, halfway + 0.5 * (a.radius - b.radius) * normal, normal
+    return distance - radius - b.radius, halfway + 0.5 * (radius - b.radius) * normal, normal
+
+
+def sidewards(axis: Array, towards: Array) -> Array:
+    """The unit vector (3,) across an axis that goes most `towards` (3,)."""
+    across = towards - dot(axis, towards) * axis
+    return unit(across, towards)
 
 
 def _up(side: Posed, otherwise: Array) -> Array:

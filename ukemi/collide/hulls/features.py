@@ -31,6 +31,9 @@ FACES_AT_EDGES = 8  # edges of both cross
 FACES_AT_A = 9  # a corner of a's face
 
 
+# The side of a capsule or cylinder a lies along b's face: the line of its surface that is nearest to that
+LINE_ON_B = 11  # ends
+LINE_OFF_B = 12  # leaves the face
 CURVED = 10  # a curved shape, and the flat through corners of b
 
 FEATURES = 9  # numbers that say what touches

@@ -14,6 +14,7 @@ from jax import Array, lax
 
 from ukemi.collide.geometry import cross, dot, rotate
 from ukemi.collide.hulls import features
+from ukemi.collide.hulls.contact import sidewards
 from ukemi.collide.hulls.faces import corners_of, faces_at, four, normals
 from ukemi.collide.hulls.features import Features
 from ukemi.collide.hulls.support import Body
@@ -52,15 +53,20 @@ class Polygon(NamedTuple):
 
 
 CUT = 1 << 20
+BOX, ROD, _, DRUM = range(4)  # the hulls that are no meshes, see `files/hulls`
 
 
-def manifold(hulls: Hulls, corners: Array, a: Body, b: Body, ids_a: Array, ids_b: Array, normal: Array) -> Features:
-    """Up to four contacts (4, ...) around the simplex that a search from inside ended with; NONE if there are none.
+def manifold(
+    hulls: Hulls, corners: Array, a: Body, b: Body, ids_a: Array, ids_b: Array, normal: Array, girth: Array | None
+) -> Features:
+    """Up to four contacts (4, ...) around the simplex that a search ended with; NONE if there are none.
 
-    ids_a, ids_b: (3,) its corners; normal: (3,) from a to b.
+    ids_a, ids_b: (3,) its corners; normal: (3,) from a to b; girth: () radius of a if that is a capsule or cylinder.
     """
     near_a = reached(hulls, a, ids_a, normal)
     near_b = reached(hulls, b, ids_b, -normal)
+    if a.core is not None:
+        near_a = caps(hulls, a, near_a, normal)
     pair, opposed = _least(dot(near_a.normals[:, None], near_b.normals[None]), -OPPOSED, near_a.real, near_b.real)
     edges_a, edges_b = (edges_at(hulls, corners, body, near) for body, near in ((a, near_a), (b, near_b)))
     flat_a = jnp.abs(dot(near_b.normals[:, None], edges_a[1][None]))
@@ -76,6 +82,8 @@ def manifold(hulls: Hulls, corners: Array, a: Body, b: Body, ids_a: Array, ids_b
     edge_a = edge_loop(hulls, corners, a, near_a.corner[0], edges_a[0][along_a[1]])
     edge_b = edge_loop(hulls, corners, b, near_b.corner[0], edges_b[0][along_b[1]])
 
+    if girth is not None:
+        edge_a = edge_a._replace(place=edge_a.place + girth * sidewards(a.mat[:, 2], -normals(hulls, b, face_b)))
     # what cuts, and what is cut: a's face by b's, or an edge by the other's face
     clipper = jax.tree.map(lambda x, y: jnp.where(of_b, x, y), loop_a, loop_b)
     subject = jax.tree.map(lambda x, y, z: jnp.where(of_a, x, jnp.where(of_b, y, z)), edge_a, edge_b, loop_a)
@@ -83,10 +91,14 @@ def manifold(hulls: Hulls, corners: Array, a: Body, b: Body, ids_a: Array, ids_b
     used = opposed | of_a | of_b
     # faces are cut along a's normal, which looks against what is cut by
     left = cut(subject, clipper, jnp.where(of_a, -up_b, jnp.where(of_b, -up_a, up_a)))
-    chosen, there = choose(left, clipper.place[0], jnp.where(of_b, up_a, up_b), of_a | of_b)
+    height = dot(left.place - clipper.place[0], jnp.where(of_b, up_a, up_b))
+    chosen, there = choose(left, height, of_a | of_b)
     found = jax.vmap(lambda k: describe(left.of[k], subject, clipper, of_a, of_b))(chosen)
     faces = jnp.stack([jnp.where(of_a, -1, face_a), jnp.where(of_b, -1, face_b)])
     case = jnp.where(there & used, found.case, features.NONE).astype(jnp.int32)
+    if girth is not None:
+        case = jnp.where(case == features.POINT_ON_B, features.LINE_ON_B, case)
+        case = jnp.where(case == features.EDGE_OFF_B, features.LINE_OFF_B, case)
     return found._replace(case=case, faces=jnp.broadcast_to(faces, (MOST, 2)).astype(jnp.int32))
 
 
@@ -109,10 +121,19 @@ def reached(hulls: Hulls, body: Body, ids: Array, towards: Array) -> Reached:
         others, there = faces_at(hulls, corner[k])
         within = ((faces[:, None] == others) & there).any(1)
         shared = shared & (within | (count <= k))
-    box = body.hull == 0
+    box = body.hull == BOX
     looking = real & (dot(ups, towards) > OPPOSED)
     spans_none = box & (count > 1) & (shared.sum() != jnp.where(count == 2, 2, 1))
     return Reached(corner, count, faces, jnp.where(spans_none, looking, shared), ups)
+
+
+def caps(hulls: Hulls, body: Body, near: Reached, towards: Array) -> Reached:
+    """A cylinder's side of a search's end: the one of its two caps, as octagons, that looks `towards` (3,)."""
+    first = int(np.searchsorted(hulls.loops, np.flatnonzero(hulls.loop == hulls.first[DRUM])[0], "right")) - 1
+    k = np.arange(len(near.real))
+    faces = jnp.asarray(first + np.minimum(k, 1), jnp.int32)
+    ups = normals(hulls, body, faces)
+    return near._replace(faces=faces, real=(k < 2) & (dot(ups, towards) > OPPOSED), normals=ups)
 
 
 def placed(body: Body, corners: Array, ids: Array) -> Array:
@@ -132,12 +153,14 @@ def edges_at(hulls: Hulls, corners: Array, body: Body, near: Reached) -> tuple[A
     first = jax.vmap(before)(fan)
     if len(fan) >= 3:  # of a box in the order of its axes
         flip = np.array([1, 2, 4] + [4] * (len(fan) - 3), np.int32)
-        first = jnp.where(body.hull == 0, near.corner[0] ^ flip, first)
+        first = jnp.where(body.hull == BOX, near.corner[0] ^ flip, first)
+    rod = body.hull == ROD
+    first = jnp.where(rod, 2 * int(hulls.first[ROD]) + 1 - near.corner[0], first)
     ends = jnp.where(near.count == 1, first, near.corner[1])
     along = placed(body, corners, ends) - placed(body, corners, near.corner[0])
     square = dot(along, along)[:, None]
     along = along / jnp.sqrt(jnp.where(square > 0, square, 1.0))
-    return ends, along, jnp.where(near.count == 1, real, one)
+    return ends, along, jnp.where((near.count == 1) & ~rod, real, one)
 
 
 def _least(values: Array, bound: float, first: Array, second: Array) -> tuple[Array, Array]:
@@ -212,8 +235,8 @@ def halved(left: Polygon, p: Array, side: Array, name: Array) -> Polygon:
     )
 
 
-def choose(left: Polygon, base: Array, up: Array, of_edge: Array) -> tuple[Array, Array]:
-    """Which corners (4,) of what is left become contacts, and which of these there are (4,): those below a face."""
+def choose(left: Polygon, height: Array, of_edge: Array) -> tuple[Array, Array]:
+    """Which corners (4,) of what is left become contacts, and which of these there are (4,): those of no height."""
     # of an edge the two ends that are furthest apart
     few = left.place[:8]
     gap = few[:, None] - few[None]
@@ -225,7 +248,7 @@ def choose(left: Polygon, base: Array, up: Array, of_edge: Array) -> tuple[Array
     several = lax.cond(left.count > MOST, lambda: four(left.place, left.count), lambda: every)
     pick = jnp.where(of_edge & (left.count > 2), ends, several)
     there = every < jnp.where(of_edge, jnp.minimum(left.count, 2), left.count)
-    return pick, there & (dot(left.place[pick] - base, up) <= 0)
+    return pick, there & (height[pick] <= 0)
 
 
 # ---- what the corners are --------------------------------------------------------------------------------------------

@@ -29,16 +29,18 @@ class Side(NamedTuple):
 
     grown: Callable[[Array], tuple[Array, Array]]  # of size (3,): scale (3,) of its corners, radius () of the ball [m]
     flat: bool = False  # whether it has faces
+    line: bool = False  # whether its side is round about its z axis
     core: Callable[[Array], Array] | None = None  # of size: half axes (3,) of the ellipsoid that grows it [m]
 
 
 SIDES = {
     "sphere": Side(lambda size: (0.0 * size, size[0])),
-    "capsule": Side(lambda size: (jnp.stack([size[1]] * 3), size[0])),
+    "capsule": Side(lambda size: (jnp.stack([size[1]] * 3), size[0]), line=True),
     "ellipsoid": Side(lambda size: (0.0 * size, 0.0 * size[0]), core=lambda size: size),
     "cylinder": Side(
-        lambda size: (jnp.stack([size[1]] * 3), 0.0 * size[0]),
+        lambda size: (jnp.stack([size[0], size[0], size[1]]), 0.0 * size[0]),
         core=lambda size: jnp.stack([size[0], size[0], 0.0 * size[0]]),
+        line=True,
     ),
     "box": Side(lambda size: (size, 0.0 * size[0]), True),
     "mesh": Side(lambda size: (size, 0.0 * size[0]), True),
@@ -102,16 +104,22 @@ def touching(kinds: tuple[str, str], hulls: Hulls, known: Known, a: Shape, b: Sh
         first = beside_curved(found)
     else:
         first = jax.tree.map(lambda x: x[None], single(known.corners, one, other, found))
-    if not (SIDES[kinds[0]].flat and SIDES[kinds[1]].flat):
+    if not (SIDES[kinds[0]].flat or SIDES[kinds[0]].line):
         return first, found.normal, found.failed
     first = jax.tree.map(lambda x: jnp.concatenate([x, jnp.zeros((SEVERAL - 1, *x.shape[1:]), x.dtype)]), first)
 
     def several():
-        more = manifold(hulls, known.corners, one, other, found.a, found.b, found.normal)
+        more = manifold(hulls, known.corners, one, other, found.a, found.b, found.normal, line(kinds[0], a))
         enough = (more.case != features.NONE).any()
         return jax.tree.map(lambda x, y: jnp.where(enough, x, y), more, first)
 
-    return lax.cond(found.inside, several, lambda: first), found.normal, found.failed
+    touches = found.inside | (found.distance < one.radius + other.radius)
+    return lax.cond(touches, several, lambda: first), found.normal, found.failed
+
+
+def line(kind: str, shape: Shape) -> Array | None:
+    """The radius () of a capsule or cylinder; None of other shapes."""
+    return shape.size[0] if SIDES[kind].line else None
 
 
 def beside_curved(found: Nearest) -> Features:
@@ -186,13 +194,17 @@ def settled(kinds: tuple[str, str], case: Array, patch: Patch, hint: Array, a: S
         place = b.pos + rotate(b.mat, b.size * patch.corners[1, 0])
         distance = dot(place - a.pos, normal)
         point = place - 0.5 * distance * normal
-    elif SIDES[kinds[0]].core:
+    else:
+        own, other = posed(kinds[0], a, patch, 0), posed(kinds[1], b, patch, 1)
+        distance, point, normal = contact(case, own, other, hint)
+    if SIDES[kinds[0]].core:
         convex = KINDS[kinds[0]].convex
         assert convex
         found = witness_of_corners(convex, a, posed(kinds[1], b, patch, 1).corners, hint)
-        distance, point, normal = found.distance, 0.5 * (found.point_a + found.point_b), found.normal
-    else:
-        distance, point, normal = contact(case, posed(kinds[0], a, patch, 0), posed(kinds[1], b, patch, 1), hint)
+        curved = case == features.CURVED
+        distance = jnp.where(curved, found.distance, distance)
+        point = jnp.where(curved, 0.5 * (found.point_a + found.point_b), point)
+        normal = jnp.where(curved, found.normal, normal)
     distance = jnp.where(case == features.NONE, EMPTY, distance)
     return Hit(distance[None], point[None], contact_frame(normal)[None])
 
@@ -202,4 +214,5 @@ def posed(kind: str, shape: Shape, patch: Patch, k: int) -> Posed:
     scale, radius = SIDES[kind].grown(shape.size)
     area = jnp.roll(scale, -1) * jnp.roll(scale, 1) * patch.area[k]
     corners, base = (shape.pos + rotate(shape.mat, scale * x[k]) for x in (patch.corners, patch.base))
-    return Posed(corners, rotate(shape.mat, area), base, radius)
+    girth = line(kind, shape)
+    return Posed(corners, rotate(shape.mat, area), base, radius, None if girth is None else shape.mat[:, 2], girth)
