@@ -17,7 +17,7 @@ from ukemi.collide import primitives, response, shapes
 from ukemi.collide.detect import Contacts, bounding_capsules
 from ukemi.collide.geometry import contact_frame
 from ukemi.collide.kinds import KINDS, OTHER
-from ukemi.collide.primitives import PAIRS, PairFunction
+from ukemi.collide.primitives import PAIRS, POLYTOPES, PairFunction
 from ukemi.collide.shapes import Hit
 from ukemi.collide.sweep import hull
 from ukemi.files import support
@@ -26,9 +26,9 @@ from ukemi.model.records import PairGroup, PairLayout
 from ukemi.view.scene import LOOKS
 
 ROOT = Path(uk.__file__).parent
-COLLIDING = [kind for kind in KINDS if kind not in ("mesh", OTHER.name)]
+COLLIDING = [kind for kind in KINDS if kind not in ("mesh", OTHER.name)]  # what sizes say all of
 # Where kinds are named: the tables, two of them of what sensors ask of shapes, one of the ellipsoids that fluids feel.
-TABLES = {"collide/kinds.py", "collide/primitives.py", "files/solids.py", "view/scene.py"}
+TABLES = {"collide/kinds.py", "collide/primitives.py", "files/solids.py", "files/hulls.py", "view/scene.py"}
 TABLES |= {"observe/ranges.py", "observe/zones.py", "mechanics/ellipsoids.py"}
 # What else the word means: triangles, of which MuJoCo has tables, and recordings have some; what strings wrap around.
 WORDS = {("mechanics/tendons/paths.py", "sphere"), ("view/inspect.py", "mesh"), ("view/replay.py", "mesh")}
@@ -43,6 +43,7 @@ def test_every_two_kinds_touch_or_are_none_that_may():
         touch = a in COLLIDING and b in COLLIDING and not (KINDS[a].endless and KINDS[b].endless)
         assert ((a, b) in PAIRS) == touch, (a, b)
     assert len(PAIRS) == 20
+    assert [*POLYTOPES] == [(kind, "mesh") for kind in KINDS if kind != OTHER.name]
 
 
 def words(path: Path) -> set[str]:
@@ -85,11 +86,14 @@ def test_kinds_that_cannot_touch_are_refused_by_name(monkeypatch):
         "<geom name='can' type='cylinder' size='.1 .1'/></body></worldbody></mujoco>"
     )
     assert not support.unsupported(m)
-    monkeypatch.delitem(PAIRS, ("cylinder", "box"))
+    monkeypatch.setattr(support, "TOUCHING", set(support.TOUCHING) - {("cylinder", "box")})
     assert support.unsupported(m) == ["geom 'can': cylinder that may collide with box of geom 'slab'"]
 
 
 # ---- a shape that sizes do not describe ------------------------------------------------------------------------------
+
+
+NO_HULLS = uk.load("<mujoco/>").pairs.layout.hulls
 
 
 class Cloud(NamedTuple):
@@ -115,7 +119,8 @@ def test_a_shape_may_carry_arrays_of_its_own(monkeypatch):
     monkeypatch.setitem(PAIRS, ("plane", "cloud"), PairFunction(plane_cloud, 1))
     assert primitives.PAIRS is PAIRS
     geoms, none = np.array([[0, 1]], np.int32), np.array([-1], np.int32)
-    layout = PairLayout((PairGroup(("plane", "cloud"), geoms, none, np.array([3]), 1),), capacity=1, dim=3)
+    group = PairGroup(("plane", "cloud"), geoms, none, np.array([3]), 1)
+    layout = PairLayout((group,), capacity=1, dim=3, hulls=NO_HULLS)
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     pos = jnp.array([[0, 0, 0], [0.1, 0.2, 0.3]])
@@ -127,11 +132,13 @@ def test_a_shape_may_carry_arrays_of_its_own(monkeypatch):
         return jax.tree.map(lambda x: x[0], jax.vmap(partial(plane_cloud, margin=1.0))(first, second))
 
     hit = touch(every.points)
-    contacts = Contacts(jnp.array([True]), *hit, *jnp.zeros((2, 1), jnp.int32), jnp.array(False))
+    no = jnp.array(False)
+    contacts = Contacts(jnp.array([True]), *hit, *jnp.zeros((2, 1), jnp.int32), no, jnp.zeros((1, 0)), None, no)
     still = Cloud(*(jnp.zeros_like(x) for x in every[:3]), every.points)
 
     def follow(points):
-        found = response.follow(layout, jnp.ones(1), every, still._replace(points=points), contacts)
+        none = jnp.zeros((0, 3))
+        found = response.follow(layout, jnp.ones(1), every, still._replace(points=points), none, none, contacts)
         return found.distance, found.point
 
     way = jnp.asarray(rng.normal(size=every.points.shape))

@@ -36,6 +36,7 @@ SCENE = """
 """
 PLACES = "head option flags floor ball body joint world actuator tendon equality contact sensor".split()
 TETRAHEDRON = "<asset><mesh name='tetra' vertex='0 0 0  1 0 0  0 1 0  0 0 1'/></asset>"
+STONE = "<body><freejoint/><geom type='mesh' mesh='tetra'/></body>"
 MESH = "<body name='rock'><freejoint/><geom name='rock' type='mesh' mesh='tetra' {}/></body>"
 FIXED = "<fixed name='t' {}><joint joint='h' coef='1'/></fixed>"
 HFIELD = "<asset><hfield name='f' nrow='3' ncol='3' size='1 1 1 1'/></asset>"
@@ -80,15 +81,8 @@ UNSUPPORTED = [
     ("tendon 't': damping", dict(tendon=FIXED.format("damping='1 2'"))),
     ("tendon 't': springyield", dict(tendon=FIXED.format("stiffness='1' springyield='1'"))),
     ("flex 'cloth'", dict(world=FLEX)),
-    ("geom 'rock': mesh that may collide", dict(head=TETRAHEDRON, world=MESH.format(""))),
-    (
-        "geom 'rock': mesh that may collide",
-        dict(
-            head=TETRAHEDRON,
-            world=MESH.format("contype='0' conaffinity='0'"),
-            contact="<pair geom1='rock' geom2='floor'/>",
-        ),
-    ),
+    ("'nativeccd' disabled", dict(head=TETRAHEDRON, world=MESH.format(""), flags="nativeccd='disable'")),
+    ("'multiccd' disabled", dict(head=TETRAHEDRON, world=MESH.format("") + STONE, flags="multiccd='disable'")),
     ("geom 'hill': height field", dict(head=HFIELD, world="<geom name='hill' type='hfield' hfield='f'/>")),
     ("geom 'ball': adhesion", dict(ball="adhesion='1'")),
     ("pair 'p': adhesion", dict(contact="<pair name='p' geom1='ball' geom2='floor' adhesion='1'/>")),
@@ -129,16 +123,16 @@ def test_flags_of_a_newer_mujoco_are_refused():
 
 def test_all_offenders_are_listed_at_once_and_the_error_shows_them():
     m = scene(
-        head=TETRAHEDRON,
+        head=HFIELD,
         option="density='1' integrator='discrete'",
         ball="fluidshape='ellipsoid'",
         joint="damping='0 1'",
-        world=MESH.format(""),
+        world="<geom name='hill' type='hfield' hfield='f'/>",
         tendon=FIXED.format("armature='1'"),
         actuator="<pid name='a' joint='h' kp='1'/><pid name='c' joint='s' kp='1'/>",
     )
     found = support.unsupported(m)
-    for said in ("discrete", "joint 'h'", "geom 'rock'", "tendon 't'", "actuator 'a'", "actuator 'c'"):
+    for said in ("discrete", "joint 'h'", "geom 'hill'", "tendon 't'", "actuator 'a'", "actuator 'c'"):
         assert sum(said in line for line in found) == 1, (said, found)
     text = str(UnsupportedModelError(found, source="'robot.xml'"))
     assert text.startswith("'robot.xml'") and all(line in text for line in found)
@@ -190,6 +184,7 @@ SUPPORTED = [
     dict(tendon=FIXED.format("")),
     dict(tendon=FIXED.format(""), equality="<tendon tendon1='t' active='false'/>"),
     dict(option="actuatorgroupdisable='3'", actuator="<motor joint='h' group='2'/>"),
+    dict(head=TETRAHEDRON, world=MESH.format("")),
     dict(head=TETRAHEDRON, world=MESH.format("contype='0' conaffinity='0'")),
     dict(head=TETRAHEDRON, world=MESH.format("contype='4' conaffinity='8'")),
     dict(head=TETRAHEDRON, world=MESH.format(""), flags="contact='disable'"),

@@ -181,12 +181,13 @@ def bounding_capsules(model: Model) -> tuple[Array, Array]:
     for bounds in dict.fromkeys(kind.bounds for kind in kinds if kind.bounds):
         own, held = np.array([kind.bounds is bounds for kind in kinds]), bounds(*own_arrays(model.geoms))
         half, radius = jnp.where(own[:, None], held[0], half), jnp.where(own, held[1], radius)
-    hulls, meshes = model.pairs.layout.hulls, np.array([kind.name == "mesh" for kind in kinds])
-    if not (meshes & (hulls.of >= 0)).any():
+    hulls = model.pairs.layout.hulls
+    own = np.array([kind.bounds is None for kind in kinds]) & (hulls.of >= 0)
+    if not own.any():
         return half, radius
     held, size = jnp.asarray(hulls.capsules, half.dtype)[hulls.of], model.geoms.size
-    half = jnp.where(meshes[:, None], held[:, :3] * size, half)
-    return half, jnp.where(meshes, held[:, 3] * jnp.abs(size).max(-1), radius)
+    half = jnp.where(own[:, None], held[:, :3] * size, half)
+    return half, jnp.where(own, held[:, 3] * jnp.abs(size).max(-1), radius)
 
 
 def _apart(model: Model, pos: Array, mat: Array) -> Array:

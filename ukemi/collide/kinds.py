@@ -4,10 +4,13 @@ How two kinds touch is the table of pairs (`primitives`). Inertia is a table wit
 (`files/solids`), pictures are one where they are drawn (`view/scene`). No other place lists kinds of shapes.
 """
 
+import jax.numpy as jnp
+import numpy as np
+
 from ukemi.collide import bounds
 from ukemi.collide.pairs.manifold import cylinder_part, face_part, line_part
 from ukemi.collide.pairs.plane import CORNERS
-from ukemi.collide.shapes import Convex, ShapeKind
+from ukemi.collide.shapes import Convex, ShapeKind, Side
 
 _ENDS = ((0.0, 0.0, 1.0), (0.0, 0.0, -1.0))
 
@@ -26,6 +29,7 @@ KINDS = {
             contacts=1,
             bounds=bounds.of_ball,
             convex=Convex((), ball=True),
+            side=Side(lambda size: (0.0 * size, size[0])),
         ),
         ShapeKind(
             name="capsule",
@@ -35,6 +39,7 @@ KINDS = {
             convex=Convex(((2, 1, 0),), ball=True, corners=_ENDS),
             facing=line_part,
             ends=2,
+            side=Side(lambda size: (jnp.stack([size[1]] * 3), size[0]), line=True),
         ),
         ShapeKind(
             name="ellipsoid",
@@ -42,6 +47,7 @@ KINDS = {
             contacts=1,
             bounds=bounds.of_ellipsoid,
             convex=Convex(((0, 0, 0), (1, 1, 0), (2, 2, 0)), ball=False),
+            side=Side(lambda size: (0.0 * size, 0.0 * size[0]), core=lambda size: size),
         ),
         ShapeKind(
             name="cylinder",
@@ -51,6 +57,11 @@ KINDS = {
             convex=Convex(((0, 0, 0), (1, 0, 0), (2, 1, 1)), ball=False, corners=_ENDS),
             facing=cylinder_part,
             ends=4,
+            side=Side(
+                lambda size: (size[np.array([0, 0, 1])], 0.0 * size[0]),
+                core=lambda size: size[0] * np.array([1.0, 1.0, 0.0], size.dtype),
+                line=True,
+            ),
         ),
         ShapeKind(
             name="box",
@@ -60,12 +71,13 @@ KINDS = {
             convex=Convex(((0, 0, 0), (1, 1, 1), (2, 2, 2)), ball=False, corners=CORNERS),
             facing=face_part,
             ends=4,
+            side=Side(lambda size: (size, 0.0 * size[0]), flat=True),
         ),
         ShapeKind(
             name="mesh",
             sizes=("scale along x", "along y", "along z"),
             contacts=4,
-            bounds=None,
+            side=Side(lambda size: (size, 0.0 * size[0]), flat=True),
         ),
         ShapeKind(name="other", sizes=(), contacts=0),
     )

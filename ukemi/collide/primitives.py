@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jax import Array
 
-from ukemi.collide.hulls.touching import SEVERAL, SIDES
+from ukemi.collide.hulls.touching import SEVERAL
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.pairs import balls, box, plane
 from ukemi.collide.pairs.box_box import box_box
@@ -58,8 +58,9 @@ def _pairs() -> dict[tuple[str, str], PairFunction]:
 def _polytopes() -> dict[tuple[str, str], int]:
     """How many contacts pairs with a mesh have at the most, in the order of kinds."""
     found = {("plane", "mesh"): SEVERAL}
-    for kind in SIDES:
-        found[kind, "mesh"] = SEVERAL if SIDES[kind].flat or SIDES[kind].line else 1
+    for kind in KINDS.values():
+        if kind.side:
+            found[kind.name, "mesh"] = SEVERAL if kind.side.flat or kind.side.line else 1
     return found
 
 
@@ -68,6 +69,7 @@ PAIRS = _pairs()
 POLYTOPES = _polytopes()
 # What is in neither table cannot touch: loading refuses it by name.
 TOUCHING = (*PAIRS, *POLYTOPES)
+PRIMITIVE = frozenset(kind for pair in PAIRS for kind in pair)  # what sizes say all of
 COLLIDING = frozenset(kind for pair in TOUCHING for kind in pair)
 
 

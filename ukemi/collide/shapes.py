@@ -81,6 +81,15 @@ class Convex(NamedTuple):
         return corners, jnp.where(curved, size[:, axes], 0.0), size[:, 0] if self.ball else jnp.zeros_like(size[:, 0])
 
 
+class Side(NamedTuple):
+    """How a kind of shape is a polytope, grown: what meets a mesh (`hulls`)."""
+
+    grown: Callable[[Array], tuple[Array, Array]]  # of size (3,): scale (3,) of its corners, radius () of a ball [m]
+    flat: bool = False  # whether it has faces
+    line: bool = False  # whether its side is round about its z axis, with the first size for a radius
+    core: Callable[[Array], Array] | None = None  # of size: half axes (3,) of an ellipsoid that grows it [m]
+
+
 class ShapeKind(NamedTuple):
     """All that collision has to know of one kind of shapes, but how pairs of them touch."""
 
@@ -91,6 +100,7 @@ class ShapeKind(NamedTuple):
     convex: Convex | None = None  # what the routine for any two convex shapes needs, if it is one for it
     facing: Callable[[Shape, Array], Any] | None = None  # its flat or straight part towards a direction (3,)
     ends: int = 0  # contacts that this part may add: 2 of a line, 4 of a face
+    side: Side | None = None  # how it meets a mesh
     endless: bool = False  # all that is below the plane through its origin, z pointing out
 
 

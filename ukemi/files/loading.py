@@ -183,7 +183,7 @@ def _geoms(m, types, density, corners) -> records.Geoms:
     return records.Geoms(
         pos=_f(m.geom_pos),
         quat=_f(m.geom_quat),
-        size=_f(np.where(np.array(types)[:, None] == "mesh", 1.0, m.geom_size)),
+        size=_f(np.where(pairs.scaled(types)[:, None], 1.0, m.geom_size)),
         vertices=_f(corners),
         density=_f(density),
         friction=_f(m.geom_friction),

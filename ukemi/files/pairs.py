@@ -22,6 +22,11 @@ def kinds_of(m) -> tuple[str, ...]:
     return tuple(MUJOCO_KINDS.get(kind, OTHER.name) for kind in m.geom_type.tolist())
 
 
+def scaled(kinds: tuple[str, ...]) -> np.ndarray:
+    """Geoms (ng,) bool whose size is a scale: it is 1 when loaded."""
+    return np.array([KINDS[kind].sizes[:1] == ("scale along x",) for kind in kinds], bool)
+
+
 def build(m, kinds: tuple[str, ...], capacity: int | None) -> tuple[PairLayout, np.ndarray]:
     """Pairs of geoms of a `mujoco.MjModel` that may collide, after MuJoCo's filters; and corners of hulls (n, 3)."""
     found: dict[tuple[str, str], list[tuple[int, int, int, int]]] = {}

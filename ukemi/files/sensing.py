@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from ukemi.collide.primitives import COLLIDING
+from ukemi.collide.primitives import PRIMITIVE
 from ukemi.files.pairs import kinds_of
 from ukemi.model.sensing import SensorLayout, Sensors
 
@@ -83,7 +83,7 @@ def _why_not(m: mujoco.MjModel, i: int, kinds: tuple[str, ...], opaque: np.ndarr
         return f"type '{kind}' of a camera: cameras are not part of the model"
     if m.sensor_delay[i] or m.sensor_interval[i, 0]:
         return "delay or interval: readings are not remembered from step to step"
-    solid = np.isin(kinds, list(COLLIDING))  # what a ray may meet, and what has a distance
+    solid = np.isin(kinds, list(PRIMITIVE))  # what a ray may meet, and what has a distance
     if kind == "rangefinder":
         body = m.site_bodyid[m.sensor_objid[i]]
         met = opaque & (m.geom_bodyid != body)

@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from ukemi.collide.kinds import KINDS
-from ukemi.collide.primitives import COLLIDING, PAIRS, POLYTOPES, TOUCHING
+from ukemi.collide.primitives import COLLIDING, PAIRS, POLYTOPES, PRIMITIVE, TOUCHING
 from ukemi.files.pairs import kinds_of
 from ukemi.files.sensing import unread
 
@@ -76,7 +76,7 @@ def ignored(m: mujoco.MjModel) -> list[str]:
         "custom tuple": m.ntuple - _gives_restitution(m, mujoco.mjtObj.mjOBJ_TUPLE),
     }
     lines = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count]
-    visual = ~_is_kind(m, COLLIDING) & ~collision_candidates(m).any(axis=1)
+    visual = ~_is_kind(m, PRIMITIVE) & ~collision_candidates(m).any(axis=1)
     if visual.any():
         lines.append(f"{visual.sum()} visual-only geom{'' if visual.sum() == 1 else 's'} (meshes, height fields)")
     for i in range(m.neq):
@@ -246,6 +246,8 @@ def _geoms(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
         if alone[i]:
             word = _enum(_Geom, m.geom_type[i], "mjGEOM_")
             yield f"{name}: {words.get(word, word)} that may collide"
+        elif m.geom_dataid[i] >= 0 and m.mesh_graphadr[m.geom_dataid[i]] < 0:
+            yield f"{name}: mesh without a convex hull"
         if m.geom_adhesion[i]:
             yield f"{name}: adhesion"
         if m.geom_surfacevel[i].any():
@@ -270,7 +272,7 @@ def _met(m: mujoco.MjModel, meeting: np.ndarray, a: str, b: str) -> np.ndarray:
 def _convex_flags(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
     """Flags of MuJoCo's general convex routine, where a pair that feels them may touch."""
     felt = {pair: routine.points for pair, routine in PAIRS.items() if not routine.exact}
-    felt |= {pair: points for pair, points in POLYTOPES.items() if pair[0] != "plane"}
+    felt |= {pair: points for pair, points in POLYTOPES.items() if not KINDS[pair[0]].endless}
     general = [pair for pair in felt if _met(m, meeting, *pair).any()]
     several = [pair for pair in general if felt[pair] > 1]
     for bit, pairs in (("NATIVECCD", general), ("MULTICCD", several)):

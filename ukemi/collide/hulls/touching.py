@@ -1,6 +1,5 @@
 """Contacts of polytopes: what touches is found first, as corners; from these the contact follows in closed form."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -18,33 +17,10 @@ from ukemi.collide.hulls.search import Nearest, search
 from ukemi.collide.hulls.support import Body, support
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.pairs.convex import witness_of_corners
-from ukemi.collide.shapes import EMPTY, Hit, Shape
+from ukemi.collide.shapes import EMPTY, Hit, Shape, Side
 from ukemi.model.hulls import Hulls
 
 SEVERAL = 4  # contacts of faces at the most
-
-
-class Side(NamedTuple):
-    """How a kind of shape is a polytope grown by a ball."""
-
-    grown: Callable[[Array], tuple[Array, Array]]  # of size (3,): scale (3,) of its corners, radius () of the ball [m]
-    flat: bool = False  # whether it has faces
-    line: bool = False  # whether its side is round about its z axis
-    core: Callable[[Array], Array] | None = None  # of size: half axes (3,) of the ellipsoid that grows it [m]
-
-
-SIDES = {
-    "sphere": Side(lambda size: (0.0 * size, size[0])),
-    "capsule": Side(lambda size: (jnp.stack([size[1]] * 3), size[0]), line=True),
-    "ellipsoid": Side(lambda size: (0.0 * size, 0.0 * size[0]), core=lambda size: size),
-    "cylinder": Side(
-        lambda size: (jnp.stack([size[0], size[0], size[1]]), 0.0 * size[0]),
-        core=lambda size: jnp.stack([size[0], size[0], 0.0 * size[0]]),
-        line=True,
-    ),
-    "box": Side(lambda size: (size, 0.0 * size[0]), True),
-    "mesh": Side(lambda size: (size, 0.0 * size[0]), True),
-}
 
 
 class Known(NamedTuple):
@@ -57,8 +33,8 @@ class Known(NamedTuple):
 
 def body(kind: str, shape: Shape, hull: Array) -> Body:
     """A shape as a polytope."""
-    scale, radius = SIDES[kind].grown(shape.size)
-    core = SIDES[kind].core
+    scale, radius = side(kind).grown(shape.size)
+    core = side(kind).core
     return Body(shape.pos, shape.mat, scale, core(shape.size) if core else None, radius, hull)
 
 
@@ -93,18 +69,18 @@ def patches(hulls: Hulls, corners: Array, codes: Array) -> Patch:
 
 def touching(kinds: tuple[str, str], hulls: Hulls, known: Known, a: Shape, b: Shape, reach: Array):
     """What touches: Features (k, ...), a rough normal (3,) from a to b, and whether the search failed."""
-    if kinds[0] == "plane":
-        return _on_plane(hulls, known, a, b, reach)
+    if KINDS[kinds[0]].endless:
+        return _on_plane(hulls, known, a, b, body(kinds[1], b, known.hull[1]), reach)
     one, other = body(kinds[0], a, known.hull[0]), body(kinds[1], b, known.hull[1])
     apart = b.pos - a.pos
     size = known.bound.sum() + jnp.sqrt(dot(apart, apart))
     start = unit(apart, a.mat[:, 0])
     found = search(hulls, known.corners, one, other, reach, start, size)
-    if SIDES[kinds[0]].core:
+    if side(kinds[0]).core:
         first = beside_curved(found)
     else:
         first = jax.tree.map(lambda x: x[None], single(known.corners, one, other, found))
-    if not (SIDES[kinds[0]].flat or SIDES[kinds[0]].line):
+    if not (side(kinds[0]).flat or side(kinds[0]).line):
         return first, found.normal, found.failed
     first = jax.tree.map(lambda x: jnp.concatenate([x, jnp.zeros((SEVERAL - 1, *x.shape[1:]), x.dtype)]), first)
 
@@ -117,9 +93,16 @@ def touching(kinds: tuple[str, str], hulls: Hulls, known: Known, a: Shape, b: Sh
     return lax.cond(touches, several, lambda: first), found.normal, found.failed
 
 
+def side(kind: str) -> Side:
+    """How a kind is a polytope."""
+    found = KINDS[kind].side
+    assert found
+    return found
+
+
 def line(kind: str, shape: Shape) -> Array | None:
     """The radius () of a capsule or cylinder; None of other shapes."""
-    return shape.size[0] if SIDES[kind].line else None
+    return shape.size[0] if side(kind).line else None
 
 
 def beside_curved(found: Nearest) -> Features:
@@ -157,12 +140,12 @@ def _area(place: Array, mat: Array, n: Array) -> Array:
     return dot(rotate(mat, cross(place[1] - place[0], place[2] - place[0])), n)
 
 
-def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, reach: Array):
+def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, other: Body, reach: Array):
     """The lowest corner, and of the face at it that is most level those corners that are within reach.
 
     Of faces with more than four corners, four. MuJoCo's rule and order.
     """
-    normal, other = a.mat[:, 2], body("mesh", b, known.hull[1])
+    normal = a.mat[:, 2]
     lowest, _ = support(hulls, known.corners, other, -normal)
 
     def places(ids: Array) -> Array:
@@ -189,7 +172,7 @@ def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, reach: Array):
 
 def settled(kinds: tuple[str, str], case: Array, patch: Patch, hint: Array, a: Shape, b: Shape) -> Hit:
     """The contact (1, ...) of one case, where patches of both shapes (2, ...) touch."""
-    if kinds[0] == "plane":
+    if KINDS[kinds[0]].endless:
         normal = a.mat[:, 2]
         place = b.pos + rotate(b.mat, b.size * patch.corners[1, 0])
         distance = dot(place - a.pos, normal)
@@ -197,7 +180,7 @@ def settled(kinds: tuple[str, str], case: Array, patch: Patch, hint: Array, a: S
     else:
         own, other = posed(kinds[0], a, patch, 0), posed(kinds[1], b, patch, 1)
         distance, point, normal = contact(case, own, other, hint)
-    if SIDES[kinds[0]].core:
+    if not KINDS[kinds[0]].endless and side(kinds[0]).core:
         convex = KINDS[kinds[0]].convex
         assert convex
         found = witness_of_corners(convex, a, posed(kinds[1], b, patch, 1).corners, hint)
@@ -211,7 +194,7 @@ def settled(kinds: tuple[str, str], case: Array, patch: Patch, hint: Array, a: S
 
 def posed(kind: str, shape: Shape, patch: Patch, k: int) -> Posed:
     """One side of a patch in the world."""
-    scale, radius = SIDES[kind].grown(shape.size)
+    scale, radius = side(kind).grown(shape.size)
     area = jnp.roll(scale, -1) * jnp.roll(scale, 1) * patch.area[k]
     corners, base = (shape.pos + rotate(shape.mat, scale * x[k]) for x in (patch.corners, patch.base))
     girth = line(kind, shape)

@@ -59,7 +59,10 @@ def local_hulls(model: Model) -> Hull:
     kinds, zero = [KINDS[kind] for kind in model.geoms.layout.type], jnp.zeros_like(model.geoms.pos)
     n, dtype = len(kinds), zero.dtype
     grains = {kind: kind.convex.grains(*own_arrays(model.geoms)) for kind in dict.fromkeys(kinds) if kind.convex}
-    most = max([LEAST, *(corners.shape[1] for corners, _, _ in grains.values())])
+    hulls = model.pairs.layout.hulls
+    meshes = np.flatnonzero(np.array([kind.bounds is None for kind in kinds], bool) & (hulls.of >= 0))
+    sizes = np.diff(hulls.first)[hulls.of[meshes]]
+    most = max([LEAST, *(corners.shape[1] for corners, _, _ in grains.values()), *sizes.tolist()])
     corners, axes, radius, count = jnp.zeros((n, most, 3), dtype), zero, zero[:, 0], np.ones(n, int)
     for kind, (own_corners, own_axes, own_radius) in grains.items():
         own, k = np.array([other is kind for other in kinds]), own_corners.shape[1]
@@ -67,6 +70,10 @@ def local_hulls(model: Model) -> Hull:
         own_corners = jnp.pad(own_corners, ((0, 0), (0, most - k), (0, 0)))
         corners = jnp.where(own[:, None, None], own_corners, corners)
         axes, radius = jnp.where(own[:, None], own_axes, axes), jnp.where(own, own_radius, radius)
+    for geom, size in zip(meshes.tolist(), sizes.tolist(), strict=True):
+        start, count[geom] = hulls.first[hulls.of[geom]] - len(hulls.fixed), size
+        own_corners = model.geoms.size[geom] * model.geoms.vertices[start : start + size]
+        corners = corners.at[geom, :size].set(own_corners)
     return Hull(
         pos=zero,
         corners=corners,

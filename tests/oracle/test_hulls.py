@@ -1,0 +1,167 @@
+"""Meshes as their hulls: distances against exhaustive search, contacts and steps against MuJoCo."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+import ukemi as uk
+from tests.scenes import hulls as scenes
+from ukemi.collide.hulls.search import search
+from ukemi.collide.hulls.support import Body
+from ukemi.files import hulls
+
+# ---- distances -------------------------------------------------------------------------------------------------------
+
+
+def exact(A: np.ndarray, B: np.ndarray) -> float:
+    """Signed distance of the hulls of two sets of points: that of the origin from the hull of their differences."""
+    spatial = pytest.importorskip("scipy.spatial")
+    D = (B[:, None] - A).reshape(-1, 3)
+    scale = np.abs(D).max()
+    hull = spatial.ConvexHull(D / scale, qhull_options="Qt")
+    depth = hull.equations[:, 3].max()
+    if depth <= 0:
+        return depth * scale
+    P = D[hull.simplices] / scale
+    n = np.cross(P[:, 1] - P[:, 0], P[:, 2] - P[:, 0])
+    area = np.maximum((n * n).sum(-1), 1e-300)
+    share = [(np.cross(P[:, i], P[:, j]) * n).sum(-1) / area for i, j in ((1, 2), (2, 0), (0, 1))]
+    inside = np.all(np.array(share) >= 0, 0) & (area > 1e-24)
+    heights = np.abs((n * P[:, 0]).sum(-1)) / np.sqrt(area)
+    edges = []
+    for i, j in ((0, 1), (1, 2), (2, 0)):
+        along = P[:, j] - P[:, i]
+        t = np.clip(-(P[:, i] * along).sum(-1) / np.maximum((along * along).sum(-1), 1e-300), 0, 1)
+        edges.append(np.linalg.norm(P[:, i] + t[:, None] * along, axis=1).min())
+    return min([*edges, *heights[inside]]) * scale
+
+
+RNG = np.random.default_rng(0)
+SOLIDS = [hulls.box(), hulls.rod(), hulls.point()]
+SOLIDS += [scenes.polytope(RNG, RNG.normal(size=(n, 3)) * RNG.uniform(0.2, 1, 3)) for n in (4, 5, 6, 8, 12, 20, 40)]
+TABLE, FREE = hulls.joined(np.zeros(1), np.ones(1), SOLIDS[:3], SOLIDS[3:])
+CORNERS = np.concatenate([TABLE.fixed, FREE])
+
+
+@jax.jit
+def nearest(a: Body, b: Body, size):
+    return search(TABLE, jnp.asarray(CORNERS), a, b, jnp.asarray(1e9), jnp.array([0.0, 0, 1]), size)
+
+
+def rotation(rng) -> np.ndarray:
+    return np.linalg.qr(rng.normal(size=(3, 3)))[0]
+
+
+def placed(rng, which: int, scale: np.ndarray, place: np.ndarray, turn: np.ndarray) -> tuple[Body, np.ndarray]:
+    body = Body(jnp.asarray(place), jnp.asarray(turn), jnp.asarray(scale), None, jnp.zeros(()), jnp.int32(which))
+    return body, SOLIDS[which].corners * scale @ turn.T + place
+
+
+KINDS = ("any", "small", "flat", "needle", "aligned", "touching")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_distances_are_exact(kind):
+    check_distances(kind, 25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_distances_are_exact_for_many(kind):
+    check_distances(kind, 1700)
+
+
+def check_distances(kind: str, count: int):
+    """Touching, deep, coplanar, edge on edge, flat, needles, sizes 1e3 apart: to 1e-9 of an exhaustive search."""
+    rng = np.random.default_rng(sum(map(ord, kind)))
+    for _ in range(count):
+        which = rng.integers(len(SOLIDS)), rng.integers(3, len(SOLIDS))
+        sizes = rng.uniform(0.3, 1.5, (2, 3))
+        turns = [rotation(rng), rotation(rng)]
+        place = rng.normal(size=3) * rng.choice([0.2, 1, 2.5])
+        if kind == "small":
+            sizes[0] *= 1e-3
+        if kind == "flat":
+            which, sizes[1, 2] = (rng.choice([0, 3, 8]), which[1]), 0.0
+        if kind == "needle":
+            sizes[0, :2] *= 1e-3
+        if kind in ("aligned", "touching"):
+            which, turns = (0, 0), [np.eye(3), rotation(rng) if kind == "touching" else np.eye(3)]
+            sizes, place = np.round(sizes, 1) + 0.1, np.round(place, 1)
+        a, A = placed(rng, int(which[0]), sizes[0], np.zeros(3), turns[0])
+        b, B = placed(rng, int(which[1]), sizes[1], place, turns[1])
+        if kind == "touching":  # corner on face
+            lowest = B[:, 2].min()
+            b, B = placed(rng, int(which[1]), sizes[1], place + [0, 0, sizes[0, 2] - lowest], turns[1])
+        size = np.abs(A).max() + np.abs(B).max()
+        found = nearest(a, b, jnp.asarray(size))
+        n = np.array(found.normal)
+        value = (B @ n).min() - (A @ n).max()
+        assert not found.failed
+        assert abs(value - exact(A, B)) < 1e-9 * max(1, size), (kind, which, value, exact(A, B))
+
+
+# ---- contacts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("corners", ["cube", "cloud"])
+def test_contacts_agree_with_mujoco(corners):
+    """Equal numbers of contacts nearly always; of one contact, distance, place and normal; of several, what they say.
+
+    Which four corners of a larger overlap stay, and where a cap's are, is MuJoCo's choice and need not be the same.
+    """
+    rng = np.random.default_rng(1)
+    m = scenes.scene(rng, scenes.CUBE if corners == "cube" else scenes.cloud(rng, 60))
+    d, model = mujoco.MjData(m), uk.load(m)
+    counts = {kind: [0, 0, 0] for kind in scenes.SHAPES}
+    for kind, _ in itertools.product(scenes.SHAPES, range(60)):
+        q = scenes.meeting(rng, m, kind, rng.random() < 0.6)
+        d.qpos[:] = q
+        mujoco.mj_forward(m, d)
+        mine = scenes.contacts(model, q)
+        assert not mine.failed and not mine.overflow
+        n = int(mine.active.sum())
+        tally = counts[kind]
+        if not d.ncon:  # MuJoCo's own search gives up on one in some hundreds
+            continue
+        tally[0] += 1
+        tally[1] += n == d.ncon
+        theirs = sorted((c.dist, *c.pos, *c.frame[:3]) for c in d.contact)
+        if n == d.ncon:
+            ours = sorted((x, *p, *f[0]) for x, p, f in zip(mine.distance[:n], mine.point[:n], mine.frame[:n]))
+            close = np.abs(np.array(theirs) - np.array(ours))
+            tally[2] += bool((close < np.repeat([1e-6, 1e-5, 1e-4], [1, 3, 3])).all())
+        # the deepest point is never less deep than MuJoCo's by more than the angle between normals explains
+        assert n and float(mine.distance[:n].min()) < theirs[0][0] * 0.95
+    for kind, (all_of, same, equal) in counts.items():
+        least = {"capsule": 0.85, "cylinder": 0.85}.get(kind, 0.95)
+        assert all_of > 30 and same >= least * all_of, (kind, all_of, same)
+        least = {"sphere": 1.0, "ellipsoid": 0.98, "box": 0.9, "mesh": 0.9}.get(kind, 0.3)
+        assert equal >= least * same, (kind, same, equal)
+    everything = np.sum([*counts.values()], 0)
+    assert everything[1] >= 0.95 * everything[0]
+
+
+def test_a_mesh_on_a_plane_steps_as_mujoco():
+    """Lowest corner and three more of the face that is most level: next velocity to 1e-9."""
+    rng = np.random.default_rng(0)
+    m = mujoco.MjModel.from_xml_string(
+        f"""<mujoco><asset>{scenes.asset("m", scenes.cloud(rng, 40))}</asset><worldbody>
+        <geom type="plane" size="1 1 1"/>
+        <body><freejoint/><geom type="mesh" mesh="m" mass="1"/></body></worldbody></mujoco>"""
+    )
+    d, model, step, seen = mujoco.MjData(m), uk.load(m), jax.jit(uk.step), 0
+    for _ in range(60):
+        turn = rng.normal(size=4)
+        mujoco.mj_resetData(m, d)
+        d.qpos[:] = [0, 0, rng.uniform(0.06, 0.1), *(turn / np.linalg.norm(turn))]
+        d.qvel[:] = rng.normal(size=6)
+        after = step(model, uk.initial_state(model, q=d.qpos, v=d.qvel))
+        mujoco.mj_step(m, d)
+        seen += d.ncon
+        np.testing.assert_allclose(after.v, d.qvel, atol=1e-9)
+    assert seen > 60
