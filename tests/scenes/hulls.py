@@ -30,12 +30,12 @@ def asset(name: str, corners: np.ndarray) -> str:
     return f'<mesh name="{name}" vertex="{" ".join(f"{x:.6f}" for x in corners.ravel())}"/>'
 
 
-def scene(rng: np.random.Generator, corners: np.ndarray) -> mujoco.MjModel:
-    """A plane and free bodies of every kind that meet a mesh, and nothing else."""
+def scene(rng: np.random.Generator, corners: np.ndarray, kinds=tuple(SHAPES)) -> mujoco.MjModel:
+    """A plane and free bodies of several kinds that meet a mesh, and nothing else."""
     bodies = "".join(
         f'<body name="{kind}" pos="{2 * k + 2} 0 1"><freejoint/>'
-        f'<geom type="{kind}" {size} mass="1" contype="2" conaffinity="1"/></body>'
-        for k, (kind, size) in enumerate(SHAPES.items())
+        f'<geom type="{kind}" {SHAPES[kind]} mass="1" contype="2" conaffinity="1"/></body>'
+        for k, kind in enumerate(kinds)
     )
     return mujoco.MjModel.from_xml_string(
         f"""<mujoco><option timestep="0.002" ccd_tolerance="1e-12" ccd_iterations="200"/>

@@ -21,6 +21,7 @@ from ukemi.model.hulls import Hulls
 STEPS = 64  # of the first search
 CORNERS = 100  # of the expanding polytope at the most
 CLOSE = 1e-7  # relative error of distances that ends a search among curved shapes
+NUDGE = {"float64": 1e-11, "float32": 1e-6}  # relative to the pair's size
 SLOTS = 2 * CORNERS - 4  # its faces then
 
 
@@ -56,11 +57,16 @@ class _Search(NamedTuple):
     count: Array
 
 
-def _furthest(hulls: Hulls, corners: Array, a: Body, b: Body, n: Array) -> Points:
-    """The point of D furthest against n."""
+def _furthest(hulls: Hulls, corners: Array, a: Body, b: Body, n: Array, size: Array) -> Points:
+    """The point of D furthest against n, a little off by which corners it is of.
+
+    So no four are quite in a plane, nor is the origin in one with three: what is found does not hang on rounding.
+    """
     i, x = support(hulls, corners, a, n)
     j, y = support(hulls, corners, b, -n)
-    return Points(b.pos - a.pos + y - x, i, j)
+    wave = jnp.sin((i * 12.9898 + j * 78.233 + np.array([0.0, 37.719, 11.135])).astype(size.dtype)) * 43758.5453
+    nudge = NUDGE[size.dtype.name] * size * (wave - jnp.floor(wave) - 0.5)
+    return Points(b.pos - a.pos + y - x + nudge, i, j)
 
 
 def _same(points: Points, new: Points) -> Array:
@@ -73,19 +79,21 @@ def search(hulls: Hulls, corners: Array, a: Body, b: Body, reach: Array, start: 
 
     start: (3,) where to look first. size: () of the pair, for rounding [m].
     """
-    noise = 16 * jnp.finfo(size.dtype).eps * size
+    noise = (16 * jnp.finfo(size.dtype).eps + 4 * NUDGE[size.dtype.name]) * size
     if a.core is not None or b.core is not None:  # what ends a search among curved shapes is refined afterwards
         noise = jnp.maximum(noise, CLOSE * size)
-    at = _approach(hulls, corners, a, b, reach + a.radius + b.radius, start, noise)
+    at = _approach(hulls, corners, a, b, reach + a.radius + b.radius, start, noise, size)
     apart = _ended(at)
-    return lax.cond(at.inside, lambda: _expand(hulls, corners, a, b, at.points, noise), lambda: apart)
+    return lax.cond(at.inside, lambda: _expand(hulls, corners, a, b, at.points, noise, size), lambda: apart)
 
 
-def _approach(hulls: Hulls, corners: Array, a: Body, b: Body, reach: Array, start: Array, noise: Array) -> _Search:
+def _approach(
+    hulls: Hulls, corners: Array, a: Body, b: Body, reach: Array, start: Array, noise: Array, size: Array
+) -> _Search:
     """The search from outside."""
 
     def further(at: _Search) -> _Search:
-        new = _furthest(hulls, corners, a, b, at.normal)
+        new = _furthest(hulls, corners, a, b, at.normal, size)
         value = dot(at.normal, new.place)
         better = value > at.lower
         lower, best = jnp.where(better, value, at.lower), jnp.where(better, at.normal, at.best)
@@ -98,7 +106,7 @@ def _approach(hulls: Hulls, corners: Array, a: Body, b: Body, reach: Array, star
         kept = at._replace(best=best, lower=lower, done=jnp.array(True), count=at.count + 1)
         return jax.tree.map(lambda x, y: jnp.where(ended, x, y), kept, now)
 
-    first = _furthest(hulls, corners, a, b, start)
+    first = _furthest(hulls, corners, a, b, start, size)
     points = jax.tree.map(lambda x: jnp.stack([x] * 4), first)
     weight = jnp.zeros(4, start.dtype).at[0].set(1.0)
     no = jnp.array(False)
@@ -114,7 +122,7 @@ def _ended(at: _Search) -> Nearest:
     order = jnp.argsort(-at.weight)[:3]
     pick = jnp.where(at.weight[order] > 0, order, order[0])
     a, b, weight = at.points.a[pick], at.points.b[pick], at.weight[order]
-    return Nearest(at.normal, jnp.maximum(at.lower, 0.0), a, b, weight, jnp.array(False), ~at.done)
+    return Nearest(at.best, jnp.maximum(at.lower, 0.0), a, b, weight, jnp.array(False), ~at.done)
 
 
 # ---- from inside -----------------------------------------------------------------------------------------------------
@@ -168,12 +176,12 @@ def _own(owner: Array, faces: Array, new: Array) -> Array:
     return owner.at[start, faces[:, np.array([1, 2, 0])]].set(number, mode="drop")
 
 
-def _expand(hulls: Hulls, corners: Array, a: Body, b: Body, points: Points, noise: Array) -> Nearest:
+def _expand(hulls: Hulls, corners: Array, a: Body, b: Body, points: Points, noise: Array, size: Array) -> Nearest:
     """The face of D nearest to the origin, from inside."""
 
     def further(at: _Polytope) -> _Polytope:
         face = jnp.argmin(jnp.where(at.alive, at.height, jnp.inf)).astype(jnp.int32)
-        new = _furthest(hulls, corners, a, b, -at.normal[face])
+        new = _furthest(hulls, corners, a, b, -at.normal[face], size)
         known = (_same(at.points, new) & (jnp.arange(CORNERS) < at.count)).any()
         done = known | (dot(at.normal[face], new.place) - at.height[face] <= noise)
         at = at._replace(nearest=face, done=done)
