@@ -24,6 +24,7 @@ class Status(enum.IntFlag):
         STEPS_EXHAUSTED: `uk.Adaptive` ran out of steps before the end of a time step; the motion is cut short.
         FAR_OVERFLOW: more contacts lay within the width of `uk.FromDistance` than the model can hold; gradients see
             only the nearest.
+        SEARCH_UNFINISHED: which features of two meshes touch was not found in as many turns as there may be.
     """
 
     OK = 0
@@ -33,6 +34,7 @@ class Status(enum.IntFlag):
     TOO_MANY_IMPACTS = 16
     STEPS_EXHAUSTED = 256
     FAR_OVERFLOW = 512
+    SEARCH_UNFINISHED = 1024
 
 
 SENTENCES = {
@@ -46,6 +48,8 @@ SENTENCES = {
     "only the nearest; load the model with a larger `contacts=` or lessen the width",
     Status.STEPS_EXHAUSTED: "the adaptive integrator ran out of steps before the end of a time step, and the motion is "
     "cut short; raise its max_steps or its tolerances, shorten the time step or soften the contacts",
+    Status.SEARCH_UNFINISHED: "a search for what of two meshes touches did not end, and a contact may be off; look for "
+    "meshes that are much too large, or flat and deep in others",
     Status.NOT_FINITE: "a position, velocity or activation is infinite or NaN; look for NaN and negative masses among "
     "parameters and for NaN in controls, reduce the time step or the forces",
 }

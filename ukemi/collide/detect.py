@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide import response
-from ukemi.collide.hulls import touching
+from ukemi.collide.hulls import boxes, touching
 from ukemi.collide.hulls.features import FEATURES, Patch
 from ukemi.collide.hulls.support import all_corners
 from ukemi.collide.kinds import KINDS
@@ -20,6 +20,7 @@ from ukemi.maths import spatial
 from ukemi.maths.ranking import smallest
 from ukemi.mechanics.kinematics import Kinematics, geom_frames
 from ukemi.model.records import Model, PairGroup, PairLayout
+from ukemi.status import Status
 from ukemi.xla.batches import one_by_one
 from ukemi.xla.stages import compact
 
@@ -47,6 +48,11 @@ class Contacts(NamedTuple):
     def names(self) -> Array:
         """A number (nc,) for each contact point, by which another step knows it; −1 where there is none."""
         return jnp.where(self.active, self.pair * 16 + self.which, -1).astype(jnp.int32)
+
+
+def unsound(contacts: Contacts) -> dict[Status, Array]:
+    """Why contacts should not be trusted, if they should not."""
+    return {Status.CONTACT_OVERFLOW: contacts.overflow, Status.SEARCH_UNFINISHED: contacts.failed}
 
 
 class Found(NamedTuple):
@@ -205,12 +211,26 @@ def _apart(model: Model, pos: Array, mat: Array) -> Array:
     t = jnp.clip((s * uw - wr) / jnp.where(ww > 0, ww, 1.0), -1, 1)
     s = jnp.clip((t * uw + ur) / jnp.where(uu > 0, uu, 1.0), -1, 1)
     apart = spatial.safe_norm(r + t[:, None] * w - s[:, None] * u) - radius[a] - radius[b]
+    apart = _boxes_apart(model, pos, mat, apart)
     flat = np.array([KINDS[kind].endless for kind in model.geoms.layout.type])[a]
     if not flat.any():
         return apart
     normal = mat[a][:, :, 2]
     above = (normal * r).sum(-1) - jnp.abs((normal * w).sum(-1)) - radius[b]
     return jnp.where(flat, above, apart)
+
+
+def _boxes_apart(model: Model, pos: Array, mat: Array, known: Array) -> Array:
+    """Distance (pairs,) `known` between bounding capsules, or of polytopes that between boxes if it is larger."""
+    layout, kinds = model.pairs.layout, model.geoms.layout.type
+    if layout.plain:
+        return known
+    center, half = boxes.boxes(kinds, layout.hulls, model.geoms.size)
+    for g, group in enumerate(layout.groups):
+        if group.types in POLYTOPES and not _is_flat(group):
+            own = slice(layout.first[g], layout.first[g + 1])
+            known = known.at[own].max(boxes.apart(center, half, pos, mat, group.geoms))
+    return known
 
 
 def _planes(layout: PairLayout) -> list[int]:

@@ -87,6 +87,7 @@ def joined(of: np.ndarray, bound: np.ndarray, fixed: list[Solid], others: list[S
         fixed=_all([s.corners for s in fixed]).reshape(-1, 3),
         first=_ints(first),
         capsules=np.stack([_capsule(s.corners) for s in solids]),
+        boxes=np.stack([_box(s.corners) for s in solids]),
         grid=_ints(np.stack([_starts([6 * n * n for n in sides])[:-1], sides], 1)),
         cells=_ints(_starts([len(x) for x in near])),
         near=_ints(_all(near)),
@@ -108,6 +109,12 @@ def _capsule(corners: np.ndarray) -> np.ndarray:
     radius = np.hypot(across, np.maximum(along - half, 0.0)).max(1)
     best = np.argmin(radius**2 * (half[:, 0] + 2 / 3 * radius))
     return np.append(half[best] * axis, (1 + SLACK) * radius[best])
+
+
+def _box(corners: np.ndarray) -> np.ndarray:
+    """Centre and half size (6,) of a box along the axes that holds corners (k, 3), with some slack."""
+    low, high = corners.min(0), corners.max(0)
+    return np.concatenate([(low + high) / 2, (high - low) / 2 + SLACK * (high - low).max()])
 
 
 def _area(corners: np.ndarray) -> np.ndarray:

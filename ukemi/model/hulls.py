@@ -21,6 +21,7 @@ class Hulls(Static):
     fixed: np.ndarray  # (nf, 3) corners that are no parameters, in units of `size`
     first: np.ndarray  # (nh + 1,) first corner of each hull
     capsules: np.ndarray  # (nh, 4) half axis and radius of a capsule that holds the hull, of size one
+    boxes: np.ndarray  # (nh, 6) centre and half size of a box along the axes that holds the hull, of size one
     grid: np.ndarray  # (nh, 2) first cell of each hull, and how many a side of the cube around it has
     cells: np.ndarray  # (nc + 1,) first entry of each cell in `near`
     near: np.ndarray  # corners that may be furthest along a direction of the cell

@@ -79,7 +79,7 @@ def search(hulls: Hulls, corners: Array, a: Body, b: Body, reach: Array, start: 
 
     start: (3,) where to look first. size: () of the pair, for rounding [m].
     """
-    noise = (16 * jnp.finfo(size.dtype).eps + 4 * NUDGE[size.dtype.name]) * size
+    noise = (16 * jnp.finfo(size.dtype).eps + 16 * NUDGE[size.dtype.name]) * size
     if a.core is not None or b.core is not None:  # what ends a search among curved shapes is refined afterwards
         noise = jnp.maximum(noise, CLOSE * size)
     at = _approach(hulls, corners, a, b, reach + a.radius + b.radius, start, noise, size)

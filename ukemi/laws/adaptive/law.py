@@ -230,7 +230,7 @@ class Adaptive(Method):
         after = Memory(
             warm=lax.stop_gradient(motion.acceleration),
             iterations=memory.iterations + motion.iterations,
-            converged=memory.converged & motion.converged,
+            converged=memory.converged & motion.converged & ~motion.contacts.failed,
             overflow=memory.overflow | motion.contacts.overflow,
             far_overflow=memory.far_overflow | motion.far_overflow,
         )

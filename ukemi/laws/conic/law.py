@@ -10,7 +10,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from ukemi import values
-from ukemi.collide.detect import Contacts, detect
+from ukemi.collide.detect import Contacts, detect, unsound
 from ukemi.collide.sweep.motion import covered
 from ukemi.constraints.rows import RowKinds, row_kinds
 from ukemi.implicit import rules
@@ -103,7 +103,8 @@ class Conic(Method):
         pushes = Pushes(names, gamma, made, jnp.ones((), bool))
         cache = remember(state, (moved.v - state.v) / h, rounds, **{NAME: pushes})
         lost = known.contacts.overflow | here.contacts.overflow
-        return arrive(state, moved, h, solved, cache, {Status.CONTACT_OVERFLOW: lost, Status.FAR_OVERFLOW: far & ~lost})
+        failed = {**unsound(here.contacts), Status.CONTACT_OVERFLOW: lost, Status.FAR_OVERFLOW: far & ~lost}
+        return arrive(state, moved, h, solved, cache, failed)
 
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ukemi import values
-from ukemi.collide.detect import Contacts, detect
+from ukemi.collide.detect import Contacts, detect, unsound
 from ukemi.collide.sweep.impacts import first_impact
 from ukemi.constraints.contacts import contact_lever
 from ukemi.constraints.rows import row_kinds
@@ -65,7 +65,7 @@ class Impact(Method):
         end = _fly(self.impacts, model, inputs, start)
         q, placed = _placed(model, inputs, end.q)
         act = moved_activation(model, state, here.kin, inputs)
-        failed = {Status.CONTACT_OVERFLOW: here.contacts.overflow, Status.TOO_MANY_IMPACTS: end.left > 0}
+        failed = {**unsound(here.contacts), Status.TOO_MANY_IMPACTS: end.left > 0}
         sides, facts = Sides(here.contacts.names, z.side), (end.rounds, end.solved & placed)
         return arrive_with(model, state, Moved(q, end.v, act), sides, facts, failed)
 

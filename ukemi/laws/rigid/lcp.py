@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi import values
-from ukemi.collide.detect import Contacts, detect
+from ukemi.collide.detect import Contacts, detect, unsound
 from ukemi.collide.sweep.motion import covered
 from ukemi.constraints.rows import row_kinds
 from ukemi.errors import GradientError, InputError
@@ -129,7 +129,7 @@ class LCP(Method):
     def _after(self, state: State, inputs: Input, here: Here, z: Impulses, facts, failed=None) -> State:
         model = here.model
         moved = compact(self._moved)(model, state, here.kin, inputs, z)
-        failed = {Status.CONTACT_OVERFLOW: here.contacts.overflow, **(failed or {})}
+        failed = {**unsound(here.contacts), **(failed or {})}
         return arrive_with(model, state, moved, Sides(here.contacts.names, z.side), facts, failed)
 
     def _moved(self, model: Model, state: State, kin: Kinematics, inputs: Input, z: Impulses) -> Moved:

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi import values
-from ukemi.collide.detect import Contacts, detect
+from ukemi.collide.detect import Contacts, detect, unsound
 from ukemi.constraints.rows import RowKinds, row_kinds
 from ukemi.implicit.rule import dense, root, straight_through
 from ukemi.implicit.rules import Exact, FromDistance, Rule, require
@@ -128,7 +128,7 @@ class Soft(Method):
         return INTEGRATORS[self.integrator or model.options.layout.integrator]
 
     def _after(self, model: Model, state: State, motion: Motion, moved: Moved) -> State:
-        failed = {Status.CONTACT_OVERFLOW: motion.contacts.overflow, Status.FAR_OVERFLOW: motion.far_overflow}
+        failed = {**unsound(motion.contacts), Status.FAR_OVERFLOW: motion.far_overflow}
         cache = remember(state, motion.acceleration, motion.iterations)
         return arrive(state, moved, model.options.timestep, motion.converged, cache, failed)
 

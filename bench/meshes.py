@@ -1,0 +1,112 @@
+"""Robots with colliding meshes beside MuJoCo: a step, a step with A and B, and the first calls.
+
+    python bench/meshes.py [folder of robot files]
+
+Robots stand or lie on a floor and are stepped from a state in contact; float32, one world, ratios of medians.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import jax
+import mujoco
+import numpy as np
+
+import ukemi as uk
+
+ROBOTS = {
+    "g1": ("unitree_g1/g1_meshes.xml", 0.78),
+    "barkour": ("google_barkour_vb/barkour_vb_meshes.xml", 0.3),
+    "panda": ("franka_emika_panda/panda_meshes.xml", 0.0),
+    "2f85": ("robotiq_2f85/2f85.xml", 0.0),
+    "so_arm100": ("trs_so_arm100/so_arm100.xml", 0.0),
+    "shadow_hand": ("shadow_hand/right_hand.xml", 0.0),
+}
+
+
+def on_floor(path: Path) -> mujoco.MjModel:
+    """A robot with a floor below, if it has a free base."""
+    spec = mujoco.MjSpec.from_file(str(path))
+    if any(joint.type == mujoco.mjtJoint.mjJNT_FREE for joint in spec.joints):
+        spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1])
+    return spec.compile()
+
+
+def settled(m: mujoco.MjModel, height: float) -> mujoco.MjData:
+    """Half a second after the start."""
+    d = mujoco.MjData(m)
+    if m.nkey:
+        mujoco.mj_resetDataKeyframe(m, d, 0)
+    elif height:
+        d.qpos[2] = height
+    for _ in range(int(0.5 / m.opt.timestep)):
+        mujoco.mj_step(m, d)
+    return d
+
+
+def median_of(call, count: int) -> float:
+    """Median time of a call [µs]."""
+    times = []
+    for _ in range(count):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return 1e6 * float(np.median(times))
+
+
+def measure(name: str, path: Path, height: float, slopes: bool) -> None:
+    m = on_floor(path)
+    d = settled(m, height)
+    start = time.perf_counter()
+    model = uk.load(m)
+    loading = time.perf_counter() - start
+    state = uk.initial_state(model, q=d.qpos.copy(), v=d.qvel.copy())
+    steps = 50
+
+    def roll(state):
+        return jax.lax.scan(lambda s, _: (uk.step(model, s), None), state, None, length=steps)[0]
+
+    start = time.perf_counter()
+    run = jax.jit(roll).lower(state).compile()
+    first = time.perf_counter() - start
+    mine = median_of(lambda: jax.block_until_ready(run(state)), 7) / steps
+    q, v, act = d.qpos.copy(), d.qvel.copy(), d.act.copy()
+
+    def theirs():
+        d.qpos[:], d.qvel[:], d.act[:] = q, v, act
+        for _ in range(steps):
+            mujoco.mj_step(m, d)
+
+    other = median_of(theirs, 7) / steps
+    line = f"{name:12} nv {m.nv:3} contacts {d.ncon:3}  step {mine:7.0f} µs = {mine / other:5.1f} x mj_step"
+    line += f"  load {loading:4.1f} s  first call {first:5.1f} s"
+    if slopes:
+        A, B = np.zeros((2 * m.nv + m.na,) * 2), np.zeros((2 * m.nv + m.na, m.nu))
+        d.qpos[:], d.qvel[:], d.act[:] = q, v, act
+        differences = median_of(lambda: mujoco.mjd_transitionFD(m, d, 1e-6, True, A, B, None, None), 5)
+        start = time.perf_counter()
+        linearize = jax.jit(lambda s: uk.linearize(model, s)[:2]).lower(state).compile()
+        first = time.perf_counter() - start
+        exact = median_of(lambda: jax.block_until_ready(linearize(state)), 15)
+        line += f"  A, B {differences / exact:5.1f} x faster than differences, first call {first:5.1f} s"
+    print(line, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    models = Path(__file__).resolve().parents[2] / "shared" / "models"
+    parser.add_argument("folder", nargs="?", default=models, type=Path)
+    parser.add_argument("--only", nargs="*", choices=ROBOTS, default=list(ROBOTS))
+    parser.add_argument("--slopes", action="store_true", help="A and B, too")
+    given = parser.parse_args()
+    for name in given.only:
+        path, height = ROBOTS[name]
+        if (given.folder / path).exists():
+            measure(name, given.folder / path, height, given.slopes)
+        else:
+            print(f"{name}: {given.folder / path} is not there")
+
+
+if __name__ == "__main__":
+    main()
