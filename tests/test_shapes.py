@@ -32,6 +32,7 @@ TABLES = {"collide/kinds.py", "collide/primitives.py", "files/solids.py", "files
 TABLES |= {"observe/ranges.py", "observe/zones.py", "mechanics/ellipsoids.py"}
 # What else the word means: triangles, of which MuJoCo has tables, and recordings have some; what strings wrap around.
 WORDS = {("mechanics/tendons/paths.py", "sphere"), ("view/inspect.py", "mesh"), ("view/replay.py", "mesh")}
+WORDS |= {("files/looks.py", "mesh")}
 
 
 def test_every_kind_has_an_inertia_and_a_picture():

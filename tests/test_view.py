@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import zlib
 
 import mujoco
 import numpy as np
@@ -68,6 +69,8 @@ def unpack(header, blob, name):
     dtype = {"f4": "<f4", "i4": "<i4", "u2": "<u2"}[entry["dtype"]]
     count = int(np.prod(entry["shape"]))
     values = np.frombuffer(blob, dtype, count, entry["offset"]).reshape(entry["shape"])
+    if entry.get("steps"):
+        values = np.cumsum(values.ravel()).reshape(values.shape)
     if entry["dtype"] == "u2":
         tail = tuple(entry["shape"][1:])
         values = np.reshape(entry["low"], tail) + np.reshape(entry["scale"], tail) * values
@@ -78,7 +81,7 @@ def read_page(path):
     text = path.read_text(encoding="utf-8")
     header = re.search(r'<script type="application/json" id="header">(.*?)</script>', text, re.S)[1]
     blob = re.search(r'<script type="application/octet-stream;base64" id="blob">(.*?)</script>', text, re.S)[1]
-    return text, json.loads(header), base64.b64decode(blob, validate=True)
+    return text, json.loads(header), zlib.decompress(base64.b64decode(blob, validate=True))
 
 
 def test_page_loads_nothing_from_elsewhere(tmp_path):

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ukemi.simulate.smoothing import smooth_collisions, smooth_onset
     from ukemi.simulate.stepping import contacts, energy, initial_state, inverse, momentum, rollout, step, vector_field
     from ukemi.status import Status, raise_if_failed
+    from ukemi.view.motion import plot, save_replay
     from ukemi.xla.cache import enable_cache
 
 __all__ = [
@@ -81,9 +82,11 @@ __all__ = [
     "maximal_state",
     "minimal_state",
     "momentum",
+    "plot",
     "raise_if_failed",
     "refresh",
     "rollout",
+    "save_replay",
     "sensors",
     "smooth_collisions",
     "smooth_onset",
@@ -129,6 +132,7 @@ _HOMES = {
     ),
     "ukemi.simulate.smoothing": ("smooth_collisions", "smooth_onset"),
     "ukemi.status": ("Status", "raise_if_failed"),
+    "ukemi.view.motion": ("plot", "save_replay"),
     "ukemi.xla.cache": ("enable_cache",),
 }
 # A name must not be that of a module of this package: importing the module would put it in the name's place.

@@ -43,7 +43,7 @@ def exact(A: np.ndarray, B: np.ndarray) -> float:
 RNG = np.random.default_rng(0)
 SOLIDS = [hulls.box(), hulls.rod(), hulls.point()]
 SOLIDS += [scenes.polytope(RNG, RNG.normal(size=(n, 3)) * RNG.uniform(0.2, 1, 3)) for n in (4, 5, 6, 8, 12, 20, 40)]
-TABLE, FREE = hulls.joined(np.zeros(1), np.ones(1), SOLIDS[:3], SOLIDS[3:])
+TABLE, FREE = hulls.joined(np.zeros(1), SOLIDS[:3], SOLIDS[3:])
 CORNERS = np.concatenate([TABLE.fixed, FREE])
 
 

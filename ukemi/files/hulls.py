@@ -73,7 +73,7 @@ def of_mesh(m, k: int) -> Solid:
     return Solid(vertices[first + own], faces, fans)
 
 
-def joined(of: np.ndarray, bound: np.ndarray, fixed: list[Solid], others: list[Solid]) -> tuple[Hulls, np.ndarray]:
+def joined(of: np.ndarray, fixed: list[Solid], others: list[Solid]) -> tuple[Hulls, np.ndarray]:
     """Hulls one after the other, and the corners of the `others` (n, 3)."""
     solids = [*fixed, *others]
     first, faces = _starts([len(s.corners) for s in solids]), _starts([len(s.faces) for s in solids])
@@ -83,7 +83,7 @@ def joined(of: np.ndarray, bound: np.ndarray, fixed: list[Solid], others: list[S
     fans = [fan + start for s, start in zip(solids, faces, strict=False) for fan in s.fans]
     hulls = Hulls(
         of=_ints(of),
-        bound=np.asarray(bound, np.float64),
+        bound=np.array([np.linalg.norm(s.corners, axis=1).max() for s in solids]),
         fixed=_all([s.corners for s in fixed]).reshape(-1, 3),
         first=_ints(first),
         capsules=np.stack([_capsule(s.corners) for s in solids]),
@@ -178,4 +178,4 @@ def build(m, kinds: tuple[str, ...], used: np.ndarray) -> tuple[Hulls, np.ndarra
     own = {name: k for k, name in enumerate(fixed)} | {mesh: len(fixed) + k for k, mesh in enumerate(meshes)}
     named = (int(m.geom_dataid[g]) if kind == "mesh" else like.get(kind, kind) for g, kind in enumerate(kinds))
     of = np.array([own.get(key, -1) if use else -1 for key, use in zip(named, used, strict=True)], np.int32)
-    return joined(of, m.geom_rbound, list(fixed.values()), [of_mesh(m, k) for k in meshes])
+    return joined(of, list(fixed.values()), [of_mesh(m, k) for k in meshes])

@@ -9,6 +9,7 @@ from ukemi.collide.kinds import OTHER
 from ukemi.errors import ModelFileError, UnsupportedModelError
 from ukemi.files import pairs, sensing, solids
 from ukemi.files.limits import limit_rows
+from ukemi.files.looks import looks
 from ukemi.files.ranges import meaningless
 from ukemi.files.source import parse
 from ukemi.files.support import STEP_FLAGS, switched_off, unsupported
@@ -177,7 +178,7 @@ def _geoms(m, types, density, corners) -> records.Geoms:
         condim=_i(m.geom_condim),
         priority=_i(m.geom_priority),
         ellipsoids=_i(np.flatnonzero(m.geom_fluid[:, 0] > 0)),
-        rgba=np.array(m.geom_rgba, np.float32),
+        looks=looks(m),
         names=_names(m)("geom", m.ngeom),
     )
     return records.Geoms(

@@ -17,9 +17,9 @@ class Hulls(Static):
     """
 
     of: np.ndarray  # (ng,) hull of each geom, -1 for shapes that are none
-    bound: np.ndarray  # (ng,) radius of a ball that holds the geom, as loaded [m]
     fixed: np.ndarray  # (nf, 3) corners that are no parameters, in units of `size`
     first: np.ndarray  # (nh + 1,) first corner of each hull
+    bound: np.ndarray  # (nh,) distance of the furthest corner from the origin
     capsules: np.ndarray  # (nh, 4) half axis and radius of a capsule that holds the hull, of size one
     boxes: np.ndarray  # (nh, 6) centre and half size of a box along the axes that holds the hull, of size one
     grid: np.ndarray  # (nh, 2) first cell of each hull, and how many a side of the cube around it has

@@ -16,6 +16,7 @@ from jaxtyping import Float, Int32
 
 from ukemi import values
 from ukemi.model.hulls import Hulls
+from ukemi.model.looks import Looks
 from ukemi.model.sensing import Sensors
 from ukemi.model.tendons import Tendons
 from ukemi.model.tree import Static, Tree
@@ -114,7 +115,7 @@ class GeomLayout(Static):
     condim: np.ndarray  # (ng,)
     priority: np.ndarray  # (ng,)
     ellipsoids: np.ndarray  # geoms that a fluid presses on as on ellipsoids, and not on their bodies as boxes
-    rgba: np.ndarray  # (ng, 4) for pictures only
+    looks: Looks  # for pictures only
     names: tuple[str, ...]
 
 

@@ -17,14 +17,12 @@ from ukemi.model.records import Model, State, as_input
 from ukemi.model.tree import BALL, FREE, HINGE, SLIDE
 from ukemi.status import Status
 from ukemi.view.plot import Trace
-from ukemi.view.scene import Frames, Scene, scene_of
+from ukemi.view.scene import Frames, Scene, drawn, scene_of
 
 _RATE = 240.0  # poses kept per simulated second; numbers are kept of every step
 
 
-def record(
-    model: Model, states: State, method, *, ctrls=None, source: mujoco.MjModel | None = None
-) -> tuple[Scene, Frames]:
+def record(model: Model, states: State, method, *, ctrls=None) -> tuple[Scene, Frames]:
     """Scene and frames of a rollout, ready for `write_replay`.
 
     Args:
@@ -32,21 +30,19 @@ def record(
         states: a trajectory, every leaf with a leading T axis, as `uk.rollout` returns it.
         method: the method that made it; contact forces are those of its law.
         ctrls: (T, nu) controls that act at `states`, for the forces; zero if left out.
-        source: the compiled robot file; without it meshes are not drawn.
     """
     if states.time.ndim != 1:
         raise InputError(f"record needs a trajectory with one leading axis; states.time has shape {states.time.shape}.")
     ctrls = jnp.zeros((len(states.time), model.nu)) if ctrls is None else jnp.asarray(ctrls)
     seen = jax.jit(lambda states, ctrls: observe(model, states, ctrls, method))(states, ctrls)
-    scene = scene_of(source, model.name) if source is not None else scene_of_model(model)
-    return scene, _frames(np.asarray(states.time), jax.tree.map(np.asarray, seen))
+    return scene_of_model(model), _frames(np.asarray(states.time), jax.tree.map(np.asarray, seen))
 
 
 def scene_of_model(model: Model) -> Scene:
-    """The scene of a loaded model; meshes stay invisible, since a model holds no triangles."""
+    """The scene of a loaded model."""
     layout = model.geoms.layout
     names = tuple(name or f"geom {g}" for g, name in enumerate(layout.names))
-    return Scene(layout.type, np.asarray(model.geoms.size), np.asarray(layout.rgba), names, model.name)
+    return drawn(layout.type, np.asarray(model.geoms.size), names, model.name, layout.looks)
 
 
 def observe(model: Model, states: State, ctrls: Array, method) -> dict[str, Array]:

@@ -1,13 +1,15 @@
 """One HTML file that replays a simulation in any browser, without a network.
 
 The page's parts lie in `web/`; this module packs the recording beside them. The recording is a JSON header that lists
-arrays (type, shape, byte offset) and one base64 blob with their bytes, little-endian. Long recordings store positions
-and quaternions as 16-bit marks on a line of their own per geom and coordinate.
+arrays (type, shape, byte offset) and one blob with their bytes, little-endian, deflated and in base64. Long recordings
+store positions and quaternions as 16-bit marks on a line of their own per geom and coordinate; corners of meshes are
+stored so, too, and their faces as differences.
 """
 
 import base64
 import html
 import json
+import zlib
 from importlib import resources
 from pathlib import Path
 
@@ -107,6 +109,13 @@ class _Store:
         self.chunks.append(data)
         self.size += len(data)
 
+    def put_marks(self, name: str, values: np.ndarray):
+        """Numbers (T, ...) as 16-bit marks on a line for each column."""
+        low, high = values.min(axis=0), values.max(axis=0)
+        scale = np.where(high > low, (high - low) / 65535, 1.0)
+        marks = np.rint((values - low) / scale).astype(np.uint16)
+        self.put(name, marks, low=low.ravel().tolist(), scale=scale.ravel().tolist())
+
 
 def _put_poses(store: _Store, frames: Frames):
     """Poses of the moving geoms over time, and one pose of all of them for those at rest."""
@@ -120,10 +129,7 @@ def _put_poses(store: _Store, frames: Frames):
         if exact:
             store.put(name, values.astype(np.float32))
             continue
-        low, high = values.min(axis=0), values.max(axis=0)
-        scale = np.where(high > low, (high - low) / 65535, 1.0)
-        marks = np.rint((values - low) / scale).astype(np.uint16)
-        store.put(name, marks, low=low.ravel().tolist(), scale=scale.ravel().tolist())
+        store.put_marks(name, values)
 
 
 def _put_meshes(store: _Store, scene: Scene) -> dict[int, int]:
@@ -136,8 +142,9 @@ def _put_meshes(store: _Store, scene: Scene) -> dict[int, int]:
         key = (points.tobytes(), faces.tobytes())
         if key not in numbers:
             numbers[key] = len(numbers)
-            store.put(f"mesh{numbers[key]}_points", points)
-            store.put(f"mesh{numbers[key]}_faces", faces)
+            store.put_marks(f"mesh{numbers[key]}_points", points)
+            steps = np.diff(faces.ravel(), prepend=0).astype(np.int32).reshape(faces.shape)
+            store.put(f"mesh{numbers[key]}_faces", steps, steps=True)
         mesh_of[g] = numbers[key]
     return mesh_of
 
@@ -184,7 +191,7 @@ def _page(header: dict, blob: bytes) -> str:
         "@@STYLE@@": part["style.css"],
         "@@HEADER@@": listing,
         "@@SCRIPT@@": "\n".join(part[name] for name in _SCRIPTS),
-        "@@BLOB@@": base64.b64encode(blob).decode("ascii"),
+        "@@BLOB@@": base64.b64encode(zlib.compress(blob, 9)).decode("ascii"),
     }
     # One pass over the template, so that text in a title can never act as a mark.
     pieces = part["page.html"].split("@@")

@@ -13,7 +13,9 @@ import numpy as np
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.shapes import Convex
 from ukemi.errors import InputError
+from ukemi.files.looks import looks
 from ukemi.files.pairs import kinds_of
+from ukemi.model.looks import Looks
 
 
 class Look(NamedTuple):
@@ -35,10 +37,6 @@ LOOKS = {
     "mesh": Look(None),
     "other": Look(None),
 }
-
-# Geoms of these MuJoCo groups are drawn by default; the others are, by custom, collision shapes under a visual mesh.
-_SHOWN_GROUPS = (0, 1, 2)
-_DEFAULT_RGBA = np.array([0.5, 0.5, 0.5, 1.0])
 
 
 @dataclass(frozen=True)
@@ -112,27 +110,13 @@ def scene_of(m: mujoco.MjModel, title: str = "Ukemi") -> Scene:
     Height fields and signed distance fields are left out of the picture: there are no triangles of them.
     """
     names = tuple(m.geom(g).name or f"geom {g}" for g in range(m.ngeom))
-    with_triangles = np.flatnonzero(m.geom_type == int(mujoco.mjtGeom.mjGEOM_MESH)).tolist()
-    meshes = {g: _mesh(m, int(m.geom_dataid[g])) for g in with_triangles}
-    hidden = ~np.isin(m.geom_group, _SHOWN_GROUPS)
-    if hidden[m.geom_bodyid > 0].all():
-        hidden[:] = False
-    return Scene(kinds_of(m), m.geom_size.copy(), _rgba(m), names, title, meshes, hidden)
+    return drawn(kinds_of(m), m.geom_size.copy(), names, title, looks(m))
 
 
-def _mesh(m: mujoco.MjModel, k: int) -> Mesh:
-    points = m.mesh_vert[m.mesh_vertadr[k] : m.mesh_vertadr[k] + m.mesh_vertnum[k]]
-    faces = m.mesh_face[m.mesh_faceadr[k] : m.mesh_faceadr[k] + m.mesh_facenum[k]]
-    return Mesh(points.copy(), faces.copy())
-
-
-def _rgba(m: mujoco.MjModel) -> np.ndarray:
-    """Colour of each geom: its own unless that is the default, then its material's (MuJoCo's rule)."""
-    rgba = m.geom_rgba.astype(float)
-    for g in np.flatnonzero(m.geom_matid >= 0):
-        if np.allclose(rgba[g], _DEFAULT_RGBA):
-            rgba[g] = m.mat_rgba[m.geom_matid[g]]
-    return rgba
+def drawn(kinds: tuple[str, ...], sizes: np.ndarray, names: tuple[str, ...], title: str, look: Looks) -> Scene:
+    """A scene of shapes that look like this."""
+    meshes = {g: Mesh(*look.triangles(g)) for g in np.flatnonzero(look.mesh >= 0).tolist()}
+    return Scene(kinds, sizes, look.rgba, names, title, meshes, look.hidden)
 
 
 def moving(frames: Frames) -> np.ndarray:

@@ -28,7 +28,6 @@ class Known(NamedTuple):
 
     corners: Array  # (nv, 3) in units of the shapes' sizes
     hull: Array  # (2,)
-    bound: Array  # (2,) radii of balls that hold the shapes [m]
 
 
 def body(kind: str, shape: Shape, hull: Array) -> Body:
@@ -42,7 +41,7 @@ def contacts(kinds: tuple[str, str], hulls: Hulls, corners: Array, geoms: Array,
     """Contacts (n, k, ...) of pairs of geoms (n, 2), what touches (n k, 7), and whether a search () failed."""
 
     def of_pair(geoms: Array, a: Shape, b: Shape, reach: Array):
-        known = Known(corners, jnp.asarray(hulls.of)[geoms], jnp.asarray(hulls.bound, corners.dtype)[geoms])
+        known = Known(corners, jnp.asarray(hulls.of)[geoms])
         found, hint, failed = touching(kinds, hulls, known, a, b, reach)
         codes = found.codes()
         hit = jax.vmap(lambda case, own: settled(kinds, case, own, hint, a, b))(
@@ -64,6 +63,12 @@ def patches(hulls: Hulls, corners: Array, codes: Array) -> Patch:
     return jax.vmap(jax.vmap(features.patch))(jax.tree.map(lambda k: corners[k], numbers), real)
 
 
+def extent(hulls: Hulls, body: Body) -> Array:
+    """How far a body reaches from its origin, at most [m]."""
+    far = jnp.asarray(hulls.bound, body.scale.dtype)[body.hull] * jnp.abs(body.scale).max() + body.radius
+    return far if body.core is None else far + jnp.abs(body.core).max()
+
+
 # ---- what touches ----------------------------------------------------------------------------------------------------
 
 
@@ -73,7 +78,7 @@ def touching(kinds: tuple[str, str], hulls: Hulls, known: Known, a: Shape, b: Sh
         return _on_plane(hulls, known, a, b, body(kinds[1], b, known.hull[1]), reach)
     one, other = body(kinds[0], a, known.hull[0]), body(kinds[1], b, known.hull[1])
     apart = b.pos - a.pos
-    size = known.bound.sum() + jnp.sqrt(dot(apart, apart))
+    size = extent(hulls, one) + extent(hulls, other) + jnp.sqrt(dot(apart, apart))
     start = unit(apart, a.mat[:, 0])
     found = search(hulls, known.corners, one, other, reach, start, size)
     if side(kinds[0]).core:

@@ -1,21 +1,27 @@
-// The recorded data: a JSON header that lists arrays, and one base64 blob that holds their bytes.
+// The recorded data: a JSON header that lists arrays, and one deflated blob in base64 that holds their bytes.
 
-function readData() {
+async function readData() {
   const header = JSON.parse(document.getElementById("header").textContent);
   const text = atob(document.getElementById("blob").textContent.trim());
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const buffer = await new Response(stream).arrayBuffer();
   const arrays = {};
-  for (const [name, entry] of Object.entries(header.arrays)) arrays[name] = unpack(bytes.buffer, entry);
+  for (const [name, entry] of Object.entries(header.arrays)) arrays[name] = unpack(buffer, entry);
   return { header, arrays };
 }
 
-// float32 and int32 are taken as they are; uint16 is a number line of 65536 marks from `low` to `low + 65535 * scale`
+// float32 and int32 are taken as they are, but where each int32 is a step from the one before; uint16 is a number line of 65536 marks from `low` to `low + 65535 * scale`
 // for each column of the array's last two axes.
 function unpack(buffer, entry) {
   const count = entry.shape.reduce((a, b) => a * b, 1);
   if (entry.dtype === "f4") return new Float32Array(buffer, entry.offset, count);
-  if (entry.dtype === "i4") return new Int32Array(buffer, entry.offset, count);
+  if (entry.dtype === "i4") {
+    const whole = new Int32Array(buffer, entry.offset, count);
+    if (entry.steps) for (let i = 1; i < count; i++) whole[i] += whole[i - 1];
+    return whole;
+  }
   const marks = new Uint16Array(buffer, entry.offset, count), out = new Float32Array(count);
   const columns = entry.low.length;
   for (let i = 0; i < count; i++) out[i] = entry.low[i % columns] + entry.scale[i % columns] * marks[i];

@@ -221,9 +221,4 @@ function fail(error) {
   throw error;
 }
 
-try {
-  const player = new Player(readData());
-  window.ukemiReplay = player;
-} catch (error) {
-  fail(error);
-}
+readData().then((data) => { window.ukemiReplay = new Player(data); }).catch(fail);
