@@ -3,7 +3,10 @@
 import base64
 import json
 import re
+import shutil
+import subprocess
 import zlib
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -214,6 +217,61 @@ def test_record_of_a_rollout(tmp_path):
     assert write_replay(tmp_path / "run.html", s, frames).exists()
     with pytest.raises(InputError, match="one leading axis"):
         record(model, uk.initial_state(model), uk.Soft())
+
+
+GEM = (
+    "<mujoco><asset><mesh name='gem' vertex='0 0 .2  .1 0 0  0 .1 0  -.1 0 0  0 -.1 0'/></asset><worldbody>"
+    "<geom type='plane' size='0 0 1'/><body pos='0 0 .3'><freejoint/><geom type='mesh' mesh='gem'/></body></worldbody>"
+    "</mujoco>"
+)
+
+
+def test_a_page_of_any_motion(tmp_path):
+    """Of states or of positions alone, with and without the contacts of a law; the model knows its triangles."""
+    model = uk.load(GEM)
+    states = uk.rollout(model, uk.initial_state(model), np.zeros((150, 0)))
+    pages = [
+        uk.save_replay(model, states, tmp_path / "a.html"),
+        uk.save_replay(model, np.asarray(states.q), tmp_path / "b.html"),
+        uk.save_replay(model, states, tmp_path / "c.html", method=uk.Soft()),
+    ]
+    (_, bare, blob), (_, alone, _), (_, full, _) = map(read_page, pages)
+    assert bare["meshes"] == alone["meshes"] == 1 and not bare["has_contacts"] and full["has_contacts"]
+    assert full["subtitle"] == "Soft"
+    looks = model.geoms.layout.looks
+    np.testing.assert_array_equal(unpack(bare, blob, "mesh0_faces"), looks.triangles(1)[1])
+    np.testing.assert_allclose(unpack(bare, blob, "mesh0_points"), looks.triangles(1)[0], atol=1e-5)
+    with pytest.raises(InputError, match="one leading axis"):
+        uk.save_replay(model, uk.initial_state(model), tmp_path / "d.html")
+    with pytest.raises(InputError, match=r"positions of shape \(3, 2\); they need \(T, 7\)"):
+        uk.save_replay(model, np.zeros((3, 2)), tmp_path / "d.html")
+    with pytest.raises(InputError, match="another suffix"):
+        uk.save_replay(model, states, tmp_path / "d.mp4")
+    with pytest.raises(InputError, match="no method"):
+        uk.save_replay(model, states, tmp_path / "d.html", ctrls=np.zeros((150, 0)))
+    for name, given in (("run.png", states), ("bare.png", np.asarray(states.q))):
+        assert uk.plot(model, given, tmp_path / name).read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_page_reads_what_was_written(tmp_path):
+    """Its own script, run by Node where there is one."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("Node is not installed")
+    model = uk.load(GEM)
+    states = uk.rollout(model, uk.initial_state(model), np.zeros((50, 0)))
+    text, header, blob = read_page(uk.save_replay(model, states, tmp_path / "run.html"))
+    script = (Path(uk.__file__).parent / "view" / "web" / "data.js").read_text()
+    part = {key: re.search(rf'id="{key}">(.*?)</script>', text, re.S)[1] for key in ("header", "blob")}
+    (tmp_path / "run.js").write_text(
+        f"const parts = {json.dumps(part)};\n"
+        "const document = { getElementById: (id) => ({ textContent: parts[id] }) };\n"
+        f"{script}\nreadData().then(({{ arrays }}) => console.log(JSON.stringify("
+        "[...arrays.mesh0_faces, ...arrays.mesh0_points, ...arrays.time])));"
+    )
+    out = json.loads(subprocess.run([node, tmp_path / "run.js"], capture_output=True, text=True, check=True).stdout)
+    names = ("mesh0_faces", "mesh0_points", "time")
+    np.testing.assert_allclose(out, np.concatenate([unpack(header, blob, name).ravel() for name in names]), atol=1e-6)
 
 
 def test_plot(tmp_path):
