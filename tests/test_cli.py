@@ -236,3 +236,15 @@ def test_samples_are_counted(capsys, tiny, value):
     with pytest.raises(SystemExit) as end:
         cli.main(["check", tiny, f"--samples={value}"])
     assert end.value.code == 2 and "--samples" in capsys.readouterr().err
+
+
+def test_inspect_says_what_of_a_mesh_collides(capsys, tmp_path):
+    """An arrow head with a notch: five corners, of which four make the hull."""
+    path = tmp_path / "arrow.xml"
+    faces = "0 2 1  0 1 3  0 3 2  1 2 4  2 3 4  3 1 4"
+    path.write_text(
+        f"<mujoco><asset><mesh name='arrow' vertex='0 0 0  4 0 0  0 4 0  0 0 4  .5 .5 .5' face='{faces}'/></asset>"
+        "<worldbody><body><freejoint/><geom type='mesh' mesh='arrow' mass='1'/></body></worldbody></mujoco>"
+    )
+    code, out, _ = run(capsys, "inspect", path)
+    assert code == 0 and "5 vertices, hull of 4, " in out and "% larger" in out, out

@@ -1,5 +1,7 @@
 """A robot file as text: bodies and joints, actuators, geoms, equalities, options, and what Ukemi makes of them."""
 
+from itertools import pairwise
+
 import mujoco
 import numpy as np
 
@@ -158,10 +160,29 @@ def _geoms(m: mujoco.MjModel) -> list[tuple]:
         if m.geom_type[g] == mujoco.mjtGeom.mjGEOM_MESH and m.geom_dataid[g] >= 0:
             text = f"{_name(m, 'mesh', m.geom_dataid[g])}, {m.mesh_facenum[m.geom_dataid[g]]} triangles"
         collides = bool(m.geom_contype[g] or m.geom_conaffinity[g])
+        if collides and kind == "mesh":
+            text += f", {hull_of(m, int(m.geom_dataid[g]))}"
         dims = (m.geom_condim[g], _numbers(m.geom_friction[g])) if collides else ("", "")
         body = _name(m, "body", m.geom_bodyid[g])
         rows.append((_name(m, "geom", g), body, kind, text, "yes" if collides else "no", *dims))
     return rows
+
+
+def hull_of(m: mujoco.MjModel, k: int) -> str:
+    """Of a mesh: its vertices, those of its hull, and by how much the hull is larger, where the mesh is closed."""
+    text = f"{m.mesh_vertnum[k]} vertices"
+    if m.mesh_graphadr[k] < 0:
+        return f"{text}, no hull"
+    text += f", hull of {m.mesh_graph[m.mesh_graphadr[k]]}"
+    points = m.mesh_vert[m.mesh_vertadr[k] : m.mesh_vertadr[k] + m.mesh_vertnum[k]].astype(float)
+    faces = m.mesh_face[m.mesh_faceadr[k] : m.mesh_faceadr[k] + m.mesh_facenum[k]]
+    polygons = range(m.mesh_polyadr[k], m.mesh_polyadr[k] + m.mesh_polynum[k])
+    loops = [m.mesh_polyvert[m.mesh_polyvertadr[p] :][: m.mesh_polyvertnum[p]] for p in polygons]
+    fans = np.concatenate([[(loop[0], *pair) for pair in pairwise(loop[1:])] for loop in loops])
+    own, hull = (float(np.linalg.det(points[triangles]).sum() / 6) for triangles in (faces, fans))
+    if not 0 < own <= hull * 1.001:
+        return text
+    return f"{text}, {100 * max(0.0, hull / own - 1):.0f}% larger"
 
 
 def _equalities(m: mujoco.MjModel) -> list[tuple]:
