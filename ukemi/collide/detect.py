@@ -119,7 +119,7 @@ def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
         which=which,
         overflow=overflow,
         features=features,
-        patch=None if layout.plain else touching.patches(layout.hulls, corners, features),
+        patch=None if layout.hulls.idle else touching.patches(layout.hulls, corners, features),
         failed=failed,
     )
 
@@ -223,7 +223,7 @@ def _apart(model: Model, pos: Array, mat: Array) -> Array:
 def _boxes_apart(model: Model, pos: Array, mat: Array, known: Array) -> Array:
     """Distance (pairs,) `known` between bounding capsules, or of polytopes that between boxes if it is larger."""
     layout, kinds = model.pairs.layout, model.geoms.layout.type
-    if layout.plain:
+    if layout.hulls.idle:
         return known
     center, half = boxes.boxes(kinds, layout.hulls, model.geoms.size)
     for g, group in enumerate(layout.groups):
@@ -254,7 +254,7 @@ def _examine(layout: PairLayout, g: int, index, posed: Posed) -> tuple[Found, Ar
         hit, features, failed = touching.contacts(group.types, layout.hulls, posed.corners, geoms, a, b, reach)
     else:
         hit = jax.vmap(pair_function(layout, group))(a, b, reach)
-        features = jnp.zeros((len(geoms) * points, 0 if layout.plain else FEATURES), jnp.int32)
+        features = jnp.zeros((len(geoms) * points, 0 if layout.hulls.idle else FEATURES), jnp.int32)
     data = jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1)
     which = jnp.asarray(np.tile(np.arange(points, dtype=np.int32), len(geoms)))
     pair = jnp.repeat(jnp.asarray(first + index), points)
@@ -269,7 +269,7 @@ def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array, Array]:
     spare = max(chunk_of(layout.groups[g]) * points_of(layout.groups[g].types) for g in others)
     size, dtype, no = room + spare, posed.near.dtype, jnp.zeros((), bool)
     none = jnp.zeros(size, jnp.int32)
-    features = jnp.zeros((size, 0 if layout.plain else FEATURES), jnp.int32)
+    features = jnp.zeros((size, 0 if layout.hulls.idle else FEATURES), jnp.int32)
     blank = Found(jnp.full(size, EMPTY, dtype), jnp.zeros((size, 12), dtype), none, none, features)
     carry = blank, jnp.zeros((), jnp.int32), no, no
     # one branch around all pairs of bodies, which are mostly apart, spares their groups' own branches

@@ -37,7 +37,7 @@ def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corner
     sized, like = not all(map(is_zero, along[2:])), Hit(contacts.distance, contacts.point, contacts.frame)
     if sized:
         parts.append(parameters(type(shapes)(shapes.pos, shapes.mat, *map(filled, along[2:], shapes[2:]))))
-    bent = not layout.plain and not is_zero(bend)
+    bent = not layout.hulls.idle and not is_zero(bend)
     if bent:
         parts.append(bend)
     move = transposable(partial(_push, layout, sized, bent), partial(_pull, layout, sized, bent))

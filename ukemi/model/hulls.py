@@ -32,6 +32,11 @@ class Hulls(Static):
     fan: np.ndarray  # faces that meet at corners, in MuJoCo's order
 
     @property
+    def idle(self) -> bool:
+        """Whether no geom touches as a polytope does."""
+        return not (self.of >= 0).any()
+
+    @property
     def most_near(self) -> int:
         """Corners of a cell at the most."""
         return int(np.diff(self.cells).max(initial=1))

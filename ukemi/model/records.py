@@ -160,11 +160,6 @@ class PairLayout(Static):
     hulls: Hulls
     smoothing: float = 0.0  # width of `uk.smooth_collisions`, 0 for MuJoCo's cases [m]
 
-    @property
-    def plain(self) -> bool:
-        """Whether nothing touches as a polytope does."""
-        return not (self.hulls.of >= 0).any()
-
     @functools.cached_property
     def geoms(self) -> np.ndarray:
         """(n, 2) geoms of every pair, group after group."""
