@@ -251,7 +251,8 @@ def _examine(layout: PairLayout, g: int, index, posed: Posed) -> tuple[Found, Ar
     (a, b), reach, points = sides(posed.shapes, geoms), posed.reach[first + index], points_of(group.types)
     failed = jnp.zeros((), bool)
     if group.types in POLYTOPES:
-        hit, features, failed = touching.contacts(group.types, layout.hulls, posed.corners, geoms, a, b, reach)
+        one = jax.tree.map(lambda x: x[0], (geoms, a, b, reach))  # `chunk_of`: without a batch, branches stay branches
+        hit, features, failed = touching.contacts(group.types, layout.hulls, posed.corners, *one)
     else:
         hit = jax.vmap(pair_function(layout, group))(a, b, reach)
         features = jnp.zeros((len(geoms) * points, 0 if layout.hulls.idle else FEATURES), jnp.int32)

@@ -1,5 +1,6 @@
 """Convex hulls of the colliding meshes of a compiled model, as MuJoCo's compiler made them."""
 
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -61,7 +62,7 @@ def of_mesh(m, k: int) -> Solid:
     start = m.mesh_graphadr[k]
     count = m.mesh_graph[start]
     own = np.array(m.mesh_graph[start + 2 + count : start + 2 + 2 * count])
-    vertices, first = np.array(m.mesh_vert, np.float64), m.mesh_vertadr[k]
+    first = m.mesh_vertadr[k]
     number = np.full(m.mesh_vertnum[k], -1)
     number[own] = np.arange(count)
     faces = []
@@ -70,7 +71,7 @@ def of_mesh(m, k: int) -> Solid:
         faces.append(number[m.mesh_polyvert[at : at + m.mesh_polyvertnum[p]]])
     at, many = m.mesh_polymapadr[first + own], m.mesh_polymapnum[first + own]
     fans = [np.array(m.mesh_polymap[i : i + n]) for i, n in zip(at, many, strict=True)]
-    return Solid(vertices[first + own], faces, fans)
+    return Solid(m.mesh_vert[first + own].astype(np.float64), faces, fans)
 
 
 def joined(of: np.ndarray, fixed: list[Solid], others: list[Solid]) -> tuple[Hulls, np.ndarray]:
@@ -155,18 +156,14 @@ def _cells(corners: np.ndarray, n: int):
 
 def _directions(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Middles (6 n², 3) of the cells of a cube, in the order of `support.cell`, and how far (6 n²,) corners are off."""
-    middles, ends = [], (np.arange(n + 1) / n) * 2 - 1
-    spread = []
-    for axis in range(3):
-        for side in (1.0, -1.0):
-            for i in range(n):
-                for j in range(n):
-                    square = np.array([(side, u, w) for u in ends[i : i + 2] for w in ends[j : j + 2]])
-                    square = np.roll(square / np.linalg.norm(square, axis=1)[:, None], axis, 1)
-                    middle = square.sum(0)
-                    middle = middle / np.linalg.norm(middle)
-                    middles.append(middle)
-                    spread.append(np.linalg.norm(square - middle, axis=1).max())
+    ends, middles, spread = (np.arange(n + 1) / n) * 2 - 1, [], []
+    for axis, side, i, j in product(range(3), (1.0, -1.0), range(n), range(n)):
+        square = np.array([(side, u, w) for u in ends[i : i + 2] for w in ends[j : j + 2]])
+        square = np.roll(square / np.linalg.norm(square, axis=1)[:, None], axis, 1)
+        middle = square.sum(0)
+        middle = middle / np.linalg.norm(middle)
+        middles.append(middle)
+        spread.append(np.linalg.norm(square - middle, axis=1).max())
     return np.array(middles), np.array(spread)
 
 

@@ -10,12 +10,11 @@ import numpy as np
 import ukemi as uk
 from ukemi import values
 from ukemi.errors import InputError
-from ukemi.maths import spatial
 from ukemi.mechanics import kinematics
 from ukemi.model.checks import check_model
 from ukemi.model.records import Model, State
 from ukemi.view.plot import Trace, plot_run
-from ukemi.view.recorder import joint_columns, record, scene_of_model
+from ukemi.view.recorder import geom_poses, joint_columns, record, scene_of_model
 from ukemi.view.replay import write_replay
 from ukemi.view.scene import Frames
 
@@ -40,12 +39,10 @@ def save_replay(model: Model, states, path, *, method=None, ctrls=None) -> Path:
         raise InputError("save_replay has ctrls but no method: they are for the contact forces of a law.")
 
     def look(q):
-        pos, mat = kinematics.geom_frames(model, kinematics.kinematics(model, q))
-        return pos, spatial.mat_to_quat(mat)
+        return geom_poses(model, kinematics.kinematics(model, q))
 
-    poses = jax.jit(lambda q: jax.lax.map(look, q))(states.q)
+    pos, quat = map(np.asarray, jax.jit(lambda q: jax.lax.map(look, q))(states.q))
     none = np.zeros((len(states.time), 0, 3))
-    pos, quat = (np.asarray(x) for x in poses)
     frames = Frames(np.asarray(states.time), pos, quat, none, none)
     return write_replay(path, scene_of_model(model), frames)
 

@@ -54,12 +54,18 @@ def observe(model: Model, states: State, ctrls: Array, method) -> dict[str, Arra
     def look(moment):
         state, ctrl = moment
         kin = kinematics.of_state(model, state, as_input(model, ctrl))
-        pos, mat = kinematics.geom_frames(model, kin)
+        pos, quat = geom_poses(model, kin)
         energy = uk.energy(model, state)
-        return {"geom_pos": pos, "geom_quat": spatial.mat_to_quat(mat), "kinetic": energy.kinetic,
+        return {"geom_pos": pos, "geom_quat": quat, "kinetic": energy.kinetic,
                 "potential": energy.potential, **_contacts(model, state, ctrl, method)}  # fmt: skip
 
     return jax.lax.map(look, (states, ctrls))
+
+
+def geom_poses(model: Model, kin: kinematics.Kinematics) -> tuple[Array, Array]:
+    """Where geoms (ng, 3) are in the world, and how they are turned (ng, 4)."""
+    pos, mat = kinematics.geom_frames(model, kin)
+    return pos, spatial.mat_to_quat(mat)
 
 
 def _contacts(model: Model, state: State, ctrl: Array, method) -> dict[str, Array]:

@@ -5,21 +5,21 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.geometry import cross, dot, rotate
-from ukemi.collide.hulls.support import Body
+from ukemi.collide.hulls.support import Body, entries
 from ukemi.model.hulls import Hulls
 
 
 def faces_at(hulls: Hulls, corner: Array) -> tuple[Array, Array]:
     """Faces (w,) that meet at a corner (), and which of these are real (w,)."""
-    start, end = jnp.asarray(hulls.fans)[corner], jnp.asarray(hulls.fans)[corner + 1]
+    start, end = entries(hulls.fans, corner)
     at = start + np.arange(hulls.widest)
     return jnp.asarray(hulls.fan)[jnp.clip(at, 0, jnp.maximum(end - 1, 0))], at < end
 
 
 def corners_of(hulls: Hulls, face: Array) -> tuple[Array, Array]:
-    """Corners (k,) of a face (), counterclockwise, the last one repeated; and how many there are."""
-    start, end = jnp.asarray(hulls.loops)[face], jnp.asarray(hulls.loops)[face + 1]
-    at = jnp.minimum(start + np.arange(hulls.longest), end - 1)
+    """Corners (..., k) of faces (...), counterclockwise, the last one repeated; and how many there are (...)."""
+    start, end = entries(hulls.loops, face)
+    at = jnp.minimum(start[..., None] + np.arange(hulls.longest), end[..., None] - 1)
     return jnp.asarray(hulls.loop)[at], end - start
 
 

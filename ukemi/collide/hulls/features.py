@@ -8,10 +8,10 @@ here, with and without derivatives alike.
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from ukemi.collide.geometry import cross
+from ukemi.collide.hulls.faces import corners_of
 from ukemi.model.hulls import Hulls
 
 # Cases. "Point" and "edge" are the first one and two corners given. A face is one of the hull's, and its edge that
@@ -29,12 +29,10 @@ EDGE_OFF_A = 6  # an edge of b crosses an edge of a face of a
 FACES_AT_B = 7  # a corner of b's face
 FACES_AT_EDGES = 8  # edges of both cross
 FACES_AT_A = 9  # a corner of a's face
-
-
+CURVED = 10  # a curved shape, and the flat through corners of b
 # The side of a capsule or cylinder a lies along b's face: the line of its surface that is nearest to that
 LINE_ON_B = 11  # ends
 LINE_OFF_B = 12  # leaves the face
-CURVED = 10  # a curved shape, and the flat through corners of b
 
 FEATURES = 9  # numbers that say what touches
 
@@ -70,10 +68,7 @@ class Around(NamedTuple):
 def around(hulls: Hulls, codes: Array) -> tuple[Around, Array]:
     """Numbers of the corners of both sides (..., 2, ...) for codes (..., FEATURES), and which faces count (..., 2)."""
     ids, faces = codes[..., 1:7].reshape(*codes.shape[:-1], 2, 3), codes[..., 7:9]
-    face = jnp.maximum(faces, 0)
-    start, end = jnp.asarray(hulls.loops)[face], jnp.asarray(hulls.loops)[face + 1]
-    at = jnp.minimum(start[..., None] + np.arange(hulls.longest), end[..., None] - 1)
-    return Around(ids, jnp.asarray(hulls.loop)[at]), faces >= 0
+    return Around(ids, corners_of(hulls, jnp.maximum(faces, 0))[0]), faces >= 0
 
 
 def patch(at: Around, real: Array) -> Patch:

@@ -1,8 +1,9 @@
 """Several contacts where faces, or a face and an edge, of two polytopes lie on each other.
 
 The rules are those of MuJoCo's native routine, so that numbers and places of contacts agree: which faces at the corners
-that touch oppose each other within some degrees, first match first; one is cut to the other; at most four corners of
-what is left count. All that comes out is which corners of the polytopes these contacts follow from (`features`).
+that touch oppose each other best, within some degrees, or which edge lies along a face; one is cut to the other; at
+most four corners of what is left count. All that comes out is which corners of the polytopes these contacts follow from
+(`features`).
 """
 
 from typing import NamedTuple
@@ -76,18 +77,17 @@ def manifold(
     of_a = ~opposed & (near_a.count < 3) & lies_a
     of_b = ~opposed & ~of_a & (near_b.count < 3) & lies_b
 
-    face_a = near_a.faces[jnp.where(of_b, along_b[0], pair[0])]
-    face_b = near_b.faces[jnp.where(of_a, along_a[0], pair[1])]
+    own_a, own_b = jnp.where(of_b, along_b[0], pair[0]), jnp.where(of_a, along_a[0], pair[1])
+    face_a, up_a, face_b, up_b = near_a.faces[own_a], near_a.normals[own_a], near_b.faces[own_b], near_b.normals[own_b]
     loop_a, loop_b = face_loop(hulls, corners, a, face_a), face_loop(hulls, corners, b, face_b)
     edge_a = edge_loop(hulls, corners, a, near_a.corner[0], edges_a[0][along_a[1]])
     edge_b = edge_loop(hulls, corners, b, near_b.corner[0], edges_b[0][along_b[1]])
 
     if girth is not None:
-        edge_a = edge_a._replace(place=edge_a.place + girth * sidewards(a.mat[:, 2], -normals(hulls, b, face_b)))
+        edge_a = edge_a._replace(place=edge_a.place + girth * sidewards(a.mat[:, 2], -up_b))
     # what cuts, and what is cut: a's face by b's, or an edge by the other's face
     clipper = jax.tree.map(lambda x, y: jnp.where(of_b, x, y), loop_a, loop_b)
     subject = jax.tree.map(lambda x, y, z: jnp.where(of_a, x, jnp.where(of_b, y, z)), edge_a, edge_b, loop_a)
-    up_a, up_b = normals(hulls, a, face_a), normals(hulls, b, face_b)
     used = opposed | of_a | of_b
     # faces are cut along a's normal, which looks against what is cut by
     left = cut(subject, clipper, jnp.where(of_a, -up_b, jnp.where(of_b, -up_a, up_a)))

@@ -28,6 +28,12 @@ def all_corners(hulls: Hulls, corners: Array) -> Array:
     return jnp.concatenate([jnp.asarray(hulls.fixed, corners.dtype), corners])
 
 
+def entries(starts: np.ndarray, k: Array) -> tuple[Array, Array]:
+    """The first entry (...) of the k-th of lists that follow each other, and the one after its last."""
+    table = jnp.asarray(starts)
+    return table[k], table[k + 1]
+
+
 def cell(n: Array, side: Array) -> Array:
     """Cell () of a cube with `side` cells a side that the direction n (3,) points into."""
     axis = jnp.argmax(jnp.abs(n))
@@ -43,7 +49,7 @@ def support(hulls: Hulls, corners: Array, body: Body, n: Array) -> tuple[Array, 
     """Which corner () of a body is furthest along n (3,), and where (3,) it is, from the body's origin."""
     towards = body.scale * unrotate(body.mat, n)
     first, side = jnp.asarray(hulls.grid)[body.hull]
-    start, end = _between(hulls.cells, first + cell(towards, side))
+    start, end = entries(hulls.cells, first + cell(towards, side))
 
     def better(found):
         at, best, height = found
@@ -62,8 +68,3 @@ def support(hulls: Hulls, corners: Array, body: Body, n: Array) -> tuple[Array, 
         square = dot(x, x)
         place = place + body.core * x / jnp.sqrt(jnp.where(square > 0, square, 1.0))
     return found[1], rotate(body.mat, place)
-
-
-def _between(starts: np.ndarray, k: Array) -> tuple[Array, Array]:
-    table = jnp.asarray(starts)
-    return table[k], table[k + 1]

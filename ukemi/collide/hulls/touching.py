@@ -11,7 +11,7 @@ from ukemi.collide.geometry import contact_frame, cross, dot, rotate, unit
 from ukemi.collide.hulls import features
 from ukemi.collide.hulls.contact import Posed, contact
 from ukemi.collide.hulls.faces import corners_of, faces_at, four, normals
-from ukemi.collide.hulls.features import FEATURES, Features, Patch
+from ukemi.collide.hulls.features import Features, Patch
 from ukemi.collide.hulls.manifold import distinct, manifold
 from ukemi.collide.hulls.search import Nearest, search
 from ukemi.collide.hulls.support import Body, support
@@ -38,23 +38,14 @@ def body(kind: str, shape: Shape, hull: Array) -> Body:
 
 
 def contacts(kinds: tuple[str, str], hulls: Hulls, corners: Array, geoms: Array, a: Shape, b: Shape, reach: Array):
-    """Contacts (n, k, ...) of pairs of geoms (n, 2), what touches (n k, 7), and whether a search () failed."""
+    """Contacts (k, ...) of one pair of geoms (2,), what touches (k, FEATURES), and whether a search () failed."""
+    found, hint, failed = touching(kinds, hulls, Known(corners, jnp.asarray(hulls.of)[geoms]), a, b, reach)
+    codes = found.codes()
 
-    def of_pair(geoms: Array, a: Shape, b: Shape, reach: Array):
-        known = Known(corners, jnp.asarray(hulls.of)[geoms])
-        found, hint, failed = touching(kinds, hulls, known, a, b, reach)
-        codes = found.codes()
-        hit = jax.vmap(lambda case, own: settled(kinds, case, own, hint, a, b))(
-            found.case, patches(hulls, corners, codes)
-        )
-        return hit, codes, failed
+    def hit(case: Array, patch: Patch) -> Hit:
+        return settled(kinds, case, patch, hint, a, b)
 
-    if len(geoms) == 1:  # without a batch, branches stay branches
-        one = of_pair(geoms[0], *jax.tree.map(lambda x: x[0], (a, b, reach)))
-        hit, found, failed = jax.tree.map(lambda x: x[None], one)
-    else:
-        hit, found, failed = jax.vmap(of_pair)(geoms, a, b, reach)
-    return hit, found.reshape(-1, FEATURES), failed.any()
+    return jax.vmap(hit)(found.case, patches(hulls, corners, codes)), codes, failed
 
 
 def patches(hulls: Hulls, corners: Array, codes: Array) -> Patch:
@@ -185,14 +176,12 @@ def settled(kinds: tuple[str, str], case: Array, patch: Patch, hint: Array, a: S
     else:
         own, other = posed(kinds[0], a, patch, 0), posed(kinds[1], b, patch, 1)
         distance, point, normal = contact(case, own, other, hint)
-    if not KINDS[kinds[0]].endless and side(kinds[0]).core:
         convex = KINDS[kinds[0]].convex
-        assert convex
-        found = witness_of_corners(convex, a, posed(kinds[1], b, patch, 1).corners, hint)
-        curved = case == features.CURVED
-        distance = jnp.where(curved, found.distance, distance)
-        point = jnp.where(curved, 0.5 * (found.point_a + found.point_b), point)
-        normal = jnp.where(curved, found.normal, normal)
+        if side(kinds[0]).core and convex:
+            found, curved = witness_of_corners(convex, a, other.corners, hint), case == features.CURVED
+            distance = jnp.where(curved, found.distance, distance)
+            point = jnp.where(curved, 0.5 * (found.point_a + found.point_b), point)
+            normal = jnp.where(curved, found.normal, normal)
     distance = jnp.where(case == features.NONE, EMPTY, distance)
     return Hit(distance[None], point[None], contact_frame(normal)[None])
 

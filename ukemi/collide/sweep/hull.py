@@ -70,10 +70,11 @@ def local_hulls(model: Model) -> Hull:
         own_corners = jnp.pad(own_corners, ((0, 0), (0, most - k), (0, 0)))
         corners = jnp.where(own[:, None, None], own_corners, corners)
         axes, radius = jnp.where(own[:, None], own_axes, axes), jnp.where(own, own_radius, radius)
-    for geom, size in zip(meshes.tolist(), sizes.tolist(), strict=True):
-        start, count[geom] = hulls.first[hulls.of[geom]] - len(hulls.fixed), size
-        own_corners = model.geoms.size[geom] * model.geoms.vertices[start : start + size]
-        corners = corners.at[geom, :size].set(own_corners)
+    if len(meshes):
+        count[meshes] = sizes
+        index = hulls.first[hulls.of[meshes]][:, None] - len(hulls.fixed) + np.arange(most)
+        index = np.minimum(index, len(model.geoms.vertices) - 1)  # beyond a hull's own they do not count
+        corners = corners.at[meshes].set(model.geoms.size[meshes][:, None] * model.geoms.vertices[index])
     return Hull(
         pos=zero,
         corners=corners,
