@@ -12,6 +12,8 @@ import ukemi as uk
 from tests.scenes import hulls as scenes
 from tests.scenes.slow import few
 from ukemi.collide.detect import detect
+from ukemi.collide.hulls import features
+from ukemi.collide.hulls.contact import Posed, contact
 from ukemi.mechanics.kinematics import integrate, kinematics
 
 # unlike a cube's, faces whose corners need not stay in one plane
@@ -93,3 +95,19 @@ def test_forwards_and_backwards_agree():
         on = jnp.asarray(rng.normal(size=pushed.shape)) * (jnp.abs(pushed) > 0)
         dot = sum((x * y).sum() for x, y in zip(backward(model, q, on, along), along, strict=True))
         np.testing.assert_allclose(dot, (on * pushed).sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("case", [features.POINT_ON_A, features.EDGES])
+@pytest.mark.parametrize("size", [1.0, 1e-4])
+def test_normals_of_small_faces_turn_in_single_precision(case, size):
+    """A face with edges of a tenth of a millimetre, and two such edges that cross, turn with their shape."""
+    face = size * np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], np.float32)
+    other = size * np.array([[0.5, -1, 0.01], [0.5, 1, 0.01], [0.5, 1, 0.01]], np.float32)
+    none, up = jnp.zeros(3, jnp.float32), jnp.array([0.0, 0, 1], jnp.float32)
+
+    def normal(turn):
+        A = face + jnp.cross(turn * jnp.array([0.0, 1, 0], jnp.float32), face)
+        sides = (Posed(x, none, x[0], jnp.float32(0)) for x in (A, jnp.asarray(other)))
+        return contact(jnp.int32(case), *sides, up)[2]
+
+    np.testing.assert_allclose(jax.jacfwd(normal)(jnp.float32(0)), [1, 0, 0], atol=1e-5)

@@ -16,6 +16,16 @@ def length(x: Array) -> Array:
     return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
 
 
+def direction(x: Array, otherwise: Array | float = 0.0) -> Array:
+    """x / |x| over the last axis, however short it is, or `otherwise` where it is zero.
+
+    `geometry.unit` takes what is shorter than a length for zero: an area or a product of edges is no length.
+    """
+    square = dot(x, x)[..., None]
+    found = square > 0
+    return jnp.where(found, x / jnp.sqrt(jnp.where(found, square, 1.0)), otherwise)
+
+
 def nearest(points: Array) -> tuple[Array, Array, Array, Array]:
     """The point of a tetrahedron's surface nearest to the origin, and whether the origin is inside.
 

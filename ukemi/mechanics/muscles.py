@@ -83,4 +83,3 @@ def muscle_rate(ctrl: Array, act: Array, times: Array) -> Array:
     x = jnp.clip(excess / jnp.where(hard, 1.0, width) + 0.5, 0.0, 1.0)
     smooth = down + (up - down) * x**3 * (3 * x * (2 * x - 5) + 10)
     return excess / jnp.maximum(LEAST, jnp.where(hard, jnp.where(excess > 0, up, down), smooth))
-

@@ -10,6 +10,7 @@ from jax import Array
 
 from ukemi.collide.geometry import cross, dot, unit
 from ukemi.collide.hulls import features
+from ukemi.collide.simplex import direction
 
 
 class Posed(NamedTuple):
@@ -72,7 +73,7 @@ def _up(side: Posed, otherwise: Array) -> Array:
     """The outward normal (3,) of a side's face."""
     P = side.corners
     given = dot(side.area, side.area) > 0
-    return unit(jnp.where(given, side.area, cross(P[1] - P[0], P[2] - P[0])), otherwise)
+    return direction(jnp.where(given, side.area, cross(P[1] - P[0], P[2] - P[0])), otherwise)
 
 
 def _off(P: Array, Q: Array, up: Array) -> Array:
@@ -86,7 +87,7 @@ def _off(P: Array, Q: Array, up: Array) -> Array:
 def _edges(P: Array, Q: Array, hint: Array) -> tuple[Array, Array]:
     """Normal (3,) and nearest points (2, 3) of two lines that cross."""
     u, w, r = P[1] - P[0], Q[1] - Q[0], Q[0] - P[0]
-    normal = unit(cross(u, w), hint)
+    normal = direction(cross(u, w), hint)
     normal = normal * jnp.where(dot(normal, hint) < 0, -1.0, 1.0)
     uu, ww, uw = dot(u, u), dot(w, w), dot(u, w)
     ur, wr = dot(u, r), dot(w, r)

@@ -6,6 +6,7 @@ from jax import Array, lax
 
 from ukemi.collide.geometry import cross, dot, rotate
 from ukemi.collide.hulls.support import Body, entries
+from ukemi.collide.simplex import direction
 from ukemi.model.hulls import Hulls
 
 
@@ -27,8 +28,7 @@ def normals(hulls: Hulls, body: Body, faces: Array) -> Array:
     """Outward unit normals (..., 3) of faces (...) in the world, as loaded."""
     s = body.scale
     area = jnp.asarray(hulls.areas, s.dtype)[faces] * jnp.roll(s, -1) * jnp.roll(s, 1)
-    square = dot(area, area)[..., None]
-    return rotate(body.mat, area / jnp.sqrt(jnp.where(square > 0, square, 1.0)))
+    return rotate(body.mat, direction(area))
 
 
 def four(place: Array, count: Array) -> Array:

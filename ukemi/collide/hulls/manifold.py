@@ -19,6 +19,7 @@ from ukemi.collide.hulls.contact import sidewards
 from ukemi.collide.hulls.faces import corners_of, faces_at, four, normals
 from ukemi.collide.hulls.features import Features
 from ukemi.collide.hulls.support import Body
+from ukemi.collide.simplex import direction
 from ukemi.model.hulls import Hulls
 
 OPPOSED = 0.996  # cosine of the angle up to which faces lie on each other
@@ -157,9 +158,7 @@ def edges_at(hulls: Hulls, corners: Array, body: Body, near: Reached) -> tuple[A
     rod = body.hull == ROD
     first = jnp.where(rod, 2 * int(hulls.first[ROD]) + 1 - near.corner[0], first)
     ends = jnp.where(near.count == 1, first, near.corner[1])
-    along = placed(body, corners, ends) - placed(body, corners, near.corner[0])
-    square = dot(along, along)[:, None]
-    along = along / jnp.sqrt(jnp.where(square > 0, square, 1.0))
+    along = direction(placed(body, corners, ends) - placed(body, corners, near.corner[0]))
     return ends, along, jnp.where((near.count == 1) & ~rod, real, one)
 
 

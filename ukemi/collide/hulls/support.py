@@ -7,6 +7,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.geometry import dot, rotate, unrotate
+from ukemi.collide.simplex import direction
 from ukemi.model.hulls import Hulls
 
 BLOCK = 64  # corners looked at together
@@ -64,7 +65,5 @@ def support(hulls: Hulls, corners: Array, body: Body, n: Array) -> tuple[Array, 
         found = lax.while_loop(lambda found: found[0] < end, better, found)
     place = body.scale * corners[found[1]]
     if body.core is not None:
-        x = body.core * unrotate(body.mat, n)
-        square = dot(x, x)
-        place = place + body.core * x / jnp.sqrt(jnp.where(square > 0, square, 1.0))
+        place = place + body.core * direction(body.core * unrotate(body.mat, n))
     return found[1], rotate(body.mat, place)
