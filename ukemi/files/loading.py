@@ -8,11 +8,12 @@ from ukemi import values
 from ukemi.collide.kinds import OTHER
 from ukemi.errors import ModelFileError, UnsupportedModelError
 from ukemi.files import pairs, sensing, solids
+from ukemi.files.actuators import actuators
 from ukemi.files.limits import limit_rows
 from ukemi.files.looks import looks
 from ukemi.files.ranges import meaningless
 from ukemi.files.source import parse
-from ukemi.files.support import STEP_FLAGS, switched_off, unsupported
+from ukemi.files.support import STEP_FLAGS, unsupported
 from ukemi.files.tendons import tendons
 from ukemi.model import records
 from ukemi.model import tree as tree_
@@ -25,19 +26,6 @@ EQUALITIES = {
     int(mujoco.mjtEq.mjEQ_WELD): "weld",
     int(mujoco.mjtEq.mjEQ_JOINT): "joint",
     int(mujoco.mjtEq.mjEQ_TENDON): "tendon",
-}
-TRANSMISSIONS = {
-    int(mujoco.mjtTrn.mjTRN_JOINT): "joint",
-    int(mujoco.mjtTrn.mjTRN_JOINTINPARENT): "jointinparent",
-    int(mujoco.mjtTrn.mjTRN_SITE): "site",
-    int(mujoco.mjtTrn.mjTRN_TENDON): "tendon",
-}
-DYNAMICS = {
-    int(mujoco.mjtDyn.mjDYN_NONE): "none",
-    int(mujoco.mjtDyn.mjDYN_INTEGRATOR): "integrator",
-    int(mujoco.mjtDyn.mjDYN_FILTER): "filter",
-    int(mujoco.mjtDyn.mjDYN_FILTEREXACT): "filterexact",
-    int(mujoco.mjtDyn.mjDYN_MUSCLE): "muscle",
 }
 
 
@@ -73,7 +61,7 @@ def load(source, *, contacts: int | None = None) -> records.Model:
         pairs=_pairs(m, layout),
         equalities=_equalities(m),
         tendons=tendons(m, _names(m)("tendon", m.ntendon)),
-        actuators=_actuators(m),
+        actuators=actuators(m, _names(m)("actuator", m.nu)),
         options=_options(m),
         keyframes=_keyframes(m),
         sensors=sensing.build(m, _names(m)("sensor", m.nsensor)),
@@ -140,15 +128,19 @@ def _free_bodies(m) -> np.ndarray:
 
 
 def _joints(m) -> records.Joints:
+    sprung = (np.array(m.jnt_stiffness) != 0) | np.any(m.jnt_stiffnesspoly, axis=1)
     layout = records.JointLayout(
         limit_rows=limit_rows(m.jnt_limited, m.jnt_range, m.jnt_margin, m.jnt_type == tree_.BALL),
         force_limited=_b(m.jnt_actfrclimited),
         actuated_gravcomp=_b(m.jnt_actgravcomp),
         dry=np.nonzero(m.dof_frictionloss)[0].astype(np.int32),
-        springs=bool(np.any(m.jnt_stiffness)),
-        turning_springs=bool(np.any(m.jnt_stiffness[np.isin(m.jnt_type, (tree_.BALL, tree_.FREE))])),
-        damped=bool(np.any(m.dof_damping)),
-        slowed=bool(np.any(m.dof_damping > 0)),
+        springs=bool(sprung.any()),
+        turning_springs=bool(sprung[np.isin(m.jnt_type, (tree_.BALL, tree_.FREE))].any()),
+        stiffening=bool(np.any(m.jnt_stiffnesspoly)),
+        damped=bool(np.any(m.dof_damping) or np.any(m.dof_dampingpoly)),
+        thickening=bool(np.any(m.dof_dampingpoly)),
+        # MuJoCo looks for positive coefficients, and for actuators that may bring some
+        slowed=bool(np.any(m.dof_damping > 0) or np.any(m.dof_dampingpoly) or np.any(m.jnt_actuatorid != -1)),
     )
     return records.Joints(
         pos=_f(m.jnt_pos),
@@ -156,7 +148,9 @@ def _joints(m) -> records.Joints:
         qpos0=_f(m.qpos0),
         qpos_spring=_f(m.qpos_spring),
         stiffness=_f(m.jnt_stiffness),
+        stiffness_poly=_f(m.jnt_stiffnesspoly),
         damping=_f(m.dof_damping),
+        damping_poly=_f(m.dof_dampingpoly),
         armature=_f(m.dof_armature),
         frictionloss=_f(m.dof_frictionloss),
         invweight=_f(m.dof_invweight0),
@@ -254,64 +248,6 @@ def _equalities(m) -> records.Equalities:
     return records.Equalities(
         data=_f(m.eq_data[on][:, :11]), solref=_f(m.eq_solref[on]), solimp=_f(m.eq_solimp[on]), layout=layout
     )
-
-
-def _actuators(m) -> records.Actuators:
-    fixed = np.array(m.actuator_gaintype) == mujoco.mjtGain.mjGAIN_FIXED
-    affine = np.array(m.actuator_biastype) == mujoco.mjtBias.mjBIAS_AFFINE
-    gain = np.array(m.actuator_gainprm[:, :3])
-    gain[fixed, 1:] = 0.0
-    muscles = np.array(m.actuator_gaintype) == mujoco.mjtGain.mjGAIN_MUSCLE
-    passive = np.array(m.actuator_biastype) == mujoco.mjtBias.mjBIAS_MUSCLE
-    gain[muscles] = 0.0
-    bias = np.where(affine[:, None], m.actuator_biasprm[:, :3], 0.0)
-    layout = records.ActuatorLayout(
-        transmission=tuple(TRANSMISSIONS[t] for t in m.actuator_trntype.tolist()),
-        target=_i(m.actuator_trnid).reshape(m.nu, 2),
-        dynamics=tuple(DYNAMICS[t] for t in m.actuator_dyntype.tolist()),
-        muscle_gains=muscles,
-        muscle_biases=passive,
-        act=_i(m.actuator_actadr),
-        ctrl_limited=_b(m.actuator_ctrllimited),
-        force_limited=_b(m.actuator_forcelimited),
-        act_limited=_b(m.actuator_actlimited),
-        early=_b(m.actuator_actearly),
-        wraps=_wraps(m, fixed & affine),
-        off=switched_off(m),
-        names=_names(m)("actuator", m.nu),
-    )
-    return records.Actuators(
-        gain=_f(gain),
-        bias=_f(bias),
-        time_constant=_f(np.maximum(m.actuator_dynprm[:, 0], 1e-15)),
-        gear=_f(m.actuator_gear),
-        ctrl_range=_f(m.actuator_ctrlrange),
-        force_range=_f(m.actuator_forcerange),
-        act_range=_f(m.actuator_actrange),
-        muscle_gain=_f(np.where(muscles[:, None], m.actuator_gainprm[:, :9], 0.0)),
-        muscle_bias=_f(np.where(passive[:, None], m.actuator_biasprm[:, :9], 0.0)),
-        muscle_time=_f(m.actuator_dynprm[:, :3]),
-        length_range=_f(m.actuator_lengthrange),
-        acc0=_f(m.actuator_acc0),
-        layout=layout,
-    )
-
-
-def _wraps(m, servo) -> np.ndarray:
-    """Which actuators are position servos of a rotation, whose setpoint MuJoCo takes modulo a turn."""
-    out = np.zeros(m.nu, bool)
-    for k in np.nonzero(servo)[0]:
-        matched = m.actuator_gainprm[k, 0] == -m.actuator_biasprm[k, 1]
-        target, reference = m.actuator_trnid[k]
-        transmission = TRANSMISSIONS[int(m.actuator_trntype[k])]
-        if transmission == "tendon":
-            rotation = False
-        elif transmission == "site":
-            rotation = reference >= 0 and not np.any(m.actuator_gear[k, :3])
-        else:
-            rotation = m.jnt_type[target] == tree_.BALL
-        out[k] = matched and rotation
-    return out
 
 
 def _options(m) -> records.Options:

@@ -157,15 +157,8 @@ def _options(m: mujoco.MjModel) -> Iterator[str]:
 
 
 def _joints(m: mujoco.MjModel) -> Iterator[str]:
-    for i in range(m.njnt):
-        name = _name(m, "joint", i)
-        dof = m.jnt_dofadr[i]  # all dofs of a joint share its damping
-        if m.jnt_plasticadr[i] >= 0:
-            yield f"{name}: springyield (plastic spring)"
-        if m.jnt_stiffnesspoly[i].any():
-            yield f"{name}: stiffness of higher than first order"
-        if m.dof_dampingpoly[dof].any():
-            yield f"{name}: damping of higher than first order"
+    for i in np.flatnonzero(m.jnt_plasticadr >= 0).tolist():
+        yield f"{_name(m, 'joint', i)}: springyield (plastic spring)"
 
 
 def _actuators(m: mujoco.MjModel) -> Iterator[str]:
@@ -176,10 +169,6 @@ def _actuators(m: mujoco.MjModel) -> Iterator[str]:
             reasons.append("has several inputs, outputs or activation states")
         if m.actuator_delay[i]:
             reasons.append("delay")
-        if m.actuator_armature[i]:
-            reasons.append("armature (give it to the joint, times gear squared)")
-        if m.actuator_damping[i] or m.actuator_dampingpoly[i].any():
-            reasons.append("damping (give it to the joint, times gear squared)")
         if reasons:
             yield f"{_name(m, 'actuator', i)}: {', '.join(reasons)}"
 
@@ -202,16 +191,30 @@ def _actuator_types(m: mujoco.MjModel, i: int) -> Iterator[str]:
 def _tendons(m: mujoco.MjModel) -> Iterator[str]:
     for i in range(m.ntendon):
         reasons = []
-        if m.tendon_stiffnesspoly[i].any():
-            reasons.append("stiffness of higher than first order")
-        if m.tendon_dampingpoly[i].any():
-            reasons.append("damping of higher than first order")
         if m.tendon_plasticadr[i] >= 0:
             reasons.append("springyield (plastic spring)")
-        if m.tendon_armature[i]:
-            reasons.append("armature")
+        if _branches(m, i) and (m.tendon_armature[i] or any(m.actuator_armature[_pulling(m, i)])):
+            reasons.append("armature across branches of the tree, whose coupling MuJoCo leaves out of the mass matrix")
         if reasons:
             yield f"{_name(m, 'tendon', i)}: {', '.join(reasons)}"
+
+
+def _pulling(m: mujoco.MjModel, tendon: int) -> np.ndarray:
+    """Actuators of a tendon."""
+    return np.flatnonzero((m.actuator_trntype == int(_Trn.mjTRN_TENDON)) & (m.actuator_trnid[:, 0] == tendon))
+
+
+def _branches(m: mujoco.MjModel, tendon: int) -> bool:
+    """Whether a tendon moves dofs of which neither is above the other."""
+    first = m.ten_J_rowadr[tendon]
+    dofs = sorted(m.ten_J_colind[first : first + m.ten_J_rownnz[tendon]].tolist(), reverse=True)
+    if not dofs:
+        return False
+    above, at = set(), dofs[0]
+    while at >= 0:
+        above.add(at)
+        at = int(m.dof_parentid[at])
+    return not above.issuperset(dofs)
 
 
 def _equalities(m: mujoco.MjModel) -> Iterator[str]:

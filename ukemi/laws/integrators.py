@@ -29,6 +29,8 @@ from ukemi.mechanics.forces import (
     wrap_activation,
 )
 from ukemi.mechanics.kinematics import Kinematics, Velocities, coordinate_rate, integrate, integrate_slopes
+from ukemi.mechanics.reflected import are_tendons_damped
+from ukemi.mechanics.springs import joint_resistance, thickens
 from ukemi.mechanics.transmissions import acts_on_joints, on_joints
 from ukemi.model.records import Input, Model, State
 from ukemi.xla.stages import compact
@@ -67,13 +69,17 @@ class Integrator:
 
     def takes_forces_of_joints(self, model: Model) -> bool:
         """Whether what is taken are slopes of passive forces, and of actuators with constant moments, alone."""
-        of_joints = acts_on_joints(model) and not model.tendons.layout.damped
+        of_joints = acts_on_joints(model) and not are_tendons_damped(model)
         return self.takes_forces and not self.takes_bias and of_joints and not len(model.bodies.layout.free)
+
+    def follows_state(self, model: Model) -> bool:
+        """Whether what is taken does; the damping that Euler takes is a parameter, unless it grows with speed."""
+        return self.takes_forces or thickens(model)
 
     def slope(self, model: Model, kin: Kinematics, velocity: Velocities, v: Array, drive: Actuation) -> Slope:
         """Slope of the forces that are taken implicitly."""
         if not self.takes_forces:
-            return Slope(-jnp.diag(model.joints.damping), None)
+            return Slope(-jnp.diag(joint_resistance(model, v)), None)
         related = model.tree.anc | model.tree.anc.T  # dofs that M couples
         D = on_joints(model, drive.moment, drive.slope) + passive_slope(model, kin, v, symmetric=not self.takes_bias)
         D = jnp.where(related, D, 0.0)
@@ -86,7 +92,7 @@ class Integrator:
     def product(self, model: Model, kin: Kinematics, velocity: Velocities, v: Array, drive: Actuation, e: Array):
         """(D − C) e (nv,), for derivatives without matrices where the actuators drive joints."""
         if not self.takes_forces:
-            return -model.joints.damping * e
+            return -joint_resistance(model, v) * e
         if self.takes_forces_of_joints(model):
             return drive.resistance(e) + passive_slope(model, kin, v, symmetric=True) @ e
         slope = self.slope(model, kin, velocity, v, drive)

@@ -14,6 +14,7 @@ from ukemi.laws.integrators import INTEGRATORS, damps_joints
 from ukemi.maths.systems import eliminate
 from ukemi.mechanics.dynamics import motion_force, smooth
 from ukemi.mechanics.kinematics import Velocities, velocities
+from ukemi.mechanics.springs import joint_resistance, thickens
 from ukemi.mechanics.transmissions import on_joints
 from ukemi.model.records import Model
 
@@ -54,7 +55,7 @@ def damps_by_servos(model: Model) -> bool:
 def damping(here: Here) -> Array:
     """D (nv, nv), of joints and servos. What fluids damp is not symmetric and stays explicit."""
     model = here.model
-    D = jnp.diag(model.joints.damping if damps_joints(model) else jnp.zeros_like(here.v))
+    D = jnp.diag(joint_resistance(model, here.v) if damps_joints(model) else jnp.zeros_like(here.v))
     if not damps_by_servos(model):
         return D
     drive = forces(here)[1]
@@ -64,10 +65,10 @@ def damping(here: Here) -> Array:
 def damped(x: Array, here: Here) -> Array:
     """D x (..., nv)."""
     model = here.model
-    out = model.joints.damping * x if damps_joints(model) else jnp.zeros_like(x)
-    return out + damped_by_servos(x, here) if damps_by_servos(model) else out
+    out = joint_resistance(model, here.v) * x if damps_joints(model) else jnp.zeros_like(x)
+    return out - forces(here)[1].resistance(x) if damps_by_servos(model) else out
 
 
-def damped_by_servos(x: Array, here: Here) -> Array:
-    """The servos' part of D x (..., nv)."""
-    return -forces(here)[1].resistance(x)
+def damping_varies(model: Model) -> bool:
+    """Whether D follows the state: that of servos, and of joints whose damping grows with speed."""
+    return damps_by_servos(model) or (damps_joints(model) and thickens(model))

@@ -8,7 +8,7 @@ from jax import Array
 
 from ukemi.laws.here import Here
 from ukemi.laws.here_slopes import applied_slopes, columns_of
-from ukemi.laws.momentum import damped_by_servos, damps_by_servos
+from ukemi.laws.momentum import damped, damping_varies
 from ukemi.mechanics.dynamics import motion_slopes
 from ukemi.mechanics.force_slopes import damping_slopes, has_constant_damping
 from ukemi.mechanics.kinematics import Velocities
@@ -22,12 +22,12 @@ def missing_slopes(here: Here, e: Array, M: Array, velocity: Velocities) -> Arra
     h, push = here.model.options.timestep, applied_slopes(here)
     inertial = motion_slopes(here.model, here.kin, e, velocity)
     force = h * jnp.concatenate([inertial.q - push.q, inertial.v - push.v - M / h, -push.act, -push.ctrl], -1)
-    return force + h * h * servo_slopes(e, here) if damps_by_servos(here.model) else force
+    return force + h * h * damped_slopes(e, here) if damping_varies(here.model) else force
 
 
-def servo_slopes(x: Array, here: Here) -> Array:
-    """Slopes (nv, 2nv + na + nu) of the servos' part of D x."""
+def damped_slopes(x: Array, here: Here) -> Array:
+    """Slopes (nv, 2nv + na + nu) of D x."""
     model, kin, _, q, v, act, _, inputs = here
     if has_constant_damping(model):
         return -jnp.concatenate(damping_slopes(model, kin, q, v, act, cast(Array, inputs.ctrl), x), -1)
-    return jnp.concatenate(columns_of(partial(damped_by_servos, x), here), -1)
+    return jnp.concatenate(columns_of(partial(damped, x), here), -1)

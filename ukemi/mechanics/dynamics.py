@@ -9,6 +9,8 @@ from jax import Array
 from ukemi.maths import spatial
 from ukemi.maths.gathers import mix, pick_rows
 from ukemi.mechanics.kinematics import Kinematics, Velocities, accumulate, accumulate_before, kinematics, velocities
+from ukemi.mechanics.reflected import has_heavy_tendons, joint_armature
+from ukemi.mechanics.tendons.inertia import tendon_inertia, tendon_inertial_force, tendon_inertial_slopes
 from ukemi.model.records import Model
 from ukemi.model.tree import Tree
 
@@ -56,8 +58,10 @@ def smooth(model: Model, kin: Kinematics, v: Array) -> Smooth:
     composite = spatial.materialize(mix(tree.moves.T, jnp.concatenate([pseudo, force], -1)))
     momentum = spatial.materialize(spatial.apply(spatial.spatial_inertia(composite[:, :16]), kin.S))
     product = momentum @ kin.S.T
-    M = tree.anc * product + (tree.strict * product).T + jnp.diag(model.joints.armature)
-    M, bias = spatial.materialize((M, (kin.S * composite[:, 16:]).sum(-1)))
+    M, bias = tree.anc * product + (tree.strict * product).T + rotor_inertia(model, kin), composite[:, 16:]
+    M, bias = spatial.materialize((M, (kin.S * bias).sum(-1)))
+    if has_heavy_tendons(model):
+        bias = bias + tendon_inertial_force(model, kin, jnp.zeros_like(v), v)
     return Smooth(M, bias, velocity)
 
 
@@ -67,7 +71,13 @@ def mass_matrix(model: Model, kin: Kinematics, pseudo: Array) -> Array:
     composite = spatial.spatial_inertia(spatial.materialize(mix(tree.moves.T, pseudo)))
     momentum = spatial.materialize(spatial.apply(composite, kin.S))
     product = momentum @ kin.S.T
-    return tree.anc * product + (tree.strict * product).T + jnp.diag(model.joints.armature)
+    return tree.anc * product + (tree.strict * product).T + rotor_inertia(model, kin)
+
+
+def rotor_inertia(model: Model, kin: Kinematics) -> Array:
+    """Armature (nv, nv): inertia of what turns at joints and runs along tendons."""
+    at_joints = jnp.diag(joint_armature(model))
+    return at_joints + tendon_inertia(model, kin) if has_heavy_tendons(model) else at_joints
 
 
 def _rates(kin: Kinematics, a: Array, velocity: Velocities | None) -> Array:
@@ -97,7 +107,10 @@ def motion_force(model: Model, kin: Kinematics, a: Array, velocity: Velocities |
     Without velocities M a alone, at rest and without gravity; so do the derivatives below.
     """
     force = _body_forces(model, body_inertias(model, kin), _rates(kin, a, velocity), velocity)
-    return (kin.S * mix(model.tree.moves.T, force)).sum(-1) + model.joints.armature * a
+    total = (kin.S * mix(model.tree.moves.T, force)).sum(-1) + joint_armature(model) * a
+    if not has_heavy_tendons(model):
+        return total
+    return total + tendon_inertial_force(model, kin, a, None if velocity is None else velocity.v)
 
 
 # ---- closed-form derivatives (docs/architecture.md: tree algebra) --------------------------------------------------
@@ -134,7 +147,11 @@ def motion_slopes(model: Model, kin: Kinematics, a: Array, velocity: Velocities)
     both = _on_paths(
         tree, S, left, spatial.materialize(right), spatial.materialize(jnp.concatenate([below_q, below_v]))
     )
-    return MotionSlopes(both[:, : model.nv], both[:, model.nv :])
+    slopes = MotionSlopes(both[:, : model.nv], both[:, model.nv :])
+    if not has_heavy_tendons(model):
+        return slopes
+    along = tendon_inertial_slopes(model, kin, a, velocity.v)
+    return MotionSlopes(slopes.q + along[0], slopes.v + along[1])
 
 
 def _on_paths(tree: Tree, S: Array, left: Array, right: Array, below: Array) -> Array:
@@ -153,11 +170,15 @@ def inertial_slope(model: Model, kin: Kinematics, a: Array) -> Array:
     psi_ddot = spatial.materialize(spatial.cross_motion(accumulate_before(tree, rates), S))
     below = spatial.apply(inertia, psi_ddot) + spatial.cross_force(S, force)
     momentum, below = spatial.materialize((spatial.apply(inertia, S), below))
-    return _on_paths(tree, S, momentum, psi_ddot, below)
+    slope = _on_paths(tree, S, momentum, psi_ddot, below)
+    return slope + tendon_inertial_slopes(model, kin, a)[0] if has_heavy_tendons(model) else slope
 
 
 def bias_slope(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
-    """∂c/∂v (nv, nv) of the bias force: ∂τ/∂v of `motion_slopes`, which does not depend on a."""
+    """∂c/∂v (nv, nv) of the bodies' bias force: ∂τ/∂v of `motion_slopes`, which does not depend on a.
+
+    What implicit integrators take; MuJoCo leaves out the bias of tendons' inertia there.
+    """
     tree, S = model.tree, kin.S
     terms = _composites(model, body_inertias(model, kin), velocity, jnp.zeros_like(velocity.body))
     rate = spatial.cross_motion(velocity.before, S) + velocity.S_dot
@@ -169,7 +190,18 @@ def bias_slope(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
 def motion_pull(
     model: Model, kin: Kinematics, pseudo: Array, a: Array, w: Array, velocity: Velocities | None = None
 ) -> tuple[Array, Array]:
-    """wᵀ ∂(M a + c)/∂q and wᵀ ∂(M a + c)/∂v (nv,) in closed form, of bodies of pseudo-inertias (nb, 16).
+    """wᵀ ∂(M a + c)/∂q and wᵀ ∂(M a + c)/∂v (nv,), of bodies of pseudo-inertias (nb, 16) and of rotors."""
+    of_bodies = _motion_pull(model, kin, pseudo, a, w, velocity)
+    if not has_heavy_tendons(model):
+        return of_bodies
+    along = tendon_inertial_slopes(model, kin, a, None if velocity is None else velocity.v)
+    return of_bodies[0] + w @ along[0], of_bodies[1] + w @ along[1]
+
+
+def _motion_pull(
+    model: Model, kin: Kinematics, pseudo: Array, a: Array, w: Array, velocity: Velocities | None
+) -> tuple[Array, Array]:
+    """The same of the bodies alone, in closed form.
 
     The formulas of `motion_slopes` added up over their rows: with the bodies' velocities W at joint rates w, and sums
     over the bodies that each dof moves,

@@ -11,6 +11,8 @@ from jax import Array
 from ukemi.maths import spatial
 from ukemi.mechanics.forces import actuator_force, saturated
 from ukemi.mechanics.kinematics import Kinematics, difference
+from ukemi.mechanics.reflected import are_joints_damped, are_tendons_damped
+from ukemi.mechanics.springs import joint_resistance, spring_stiffness, thickens
 from ukemi.mechanics.tendons.paths import Lengths, tendon_lengths
 from ukemi.mechanics.tendons.slopes import force_slopes_of_strings, velocity_slopes
 from ukemi.mechanics.tendons.springs import is_elastic, tendon_pull
@@ -39,7 +41,8 @@ def has_plain_forces(model: Model) -> bool:
 
 def has_constant_damping(model: Model) -> bool:
     """Whether `damping_slopes` covers all damping: of joints, which it is constant of."""
-    return has_plain_forces(model) and acts_on_joints(model) and not model.tendons.layout.damped
+    steady = not thickens(model) and not are_tendons_damped(model)
+    return has_plain_forces(model) and acts_on_joints(model) and steady
 
 
 def acts_along_tendons(model: Model) -> bool:
@@ -58,8 +61,8 @@ def force_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array)
     spring = damper = jnp.zeros((nv, nv), v.dtype)
     if joints.layout.springs and "spring" not in disabled:
         spring = _spring_slope(model, q)
-    if joints.layout.damped and "damper" not in disabled:
-        damper = -jnp.diag(joints.damping)
+    if are_joints_damped(model) and "damper" not in disabled:
+        damper = -jnp.diag(joint_resistance(model, v))
     per_act, per_ctrl = (jnp.zeros((nv, n), v.dtype) for n in (model.na, model.nu))
     of_strings = _Strings.of(model, kin, q, v)
     if of_strings is not None and is_elastic(model):
@@ -90,8 +93,8 @@ def force_pull(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, w
     along_q, along_v = jnp.zeros_like(v), jnp.zeros_like(v)
     if joints.layout.springs and "spring" not in disabled:
         along_q = w @ _spring_slope(model, q)
-    if joints.layout.damped and "damper" not in disabled:
-        along_v = -joints.damping * w
+    if are_joints_damped(model) and "damper" not in disabled:
+        along_v = -joint_resistance(model, v) * w
     strings = cast(_Strings, _Strings.of(model, kin, q, v))
     bent = velocity_slopes(model, kin, w)
     if is_elastic(model):
@@ -163,9 +166,12 @@ def damping_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Arra
 def _spring_slope(model: Model, q: Array) -> Array:
     """∂(spring forces)/∂q (nv, nv): of a rotation, stretched by u, with ∂u = J_r(u)⁻¹ δ."""
     tree, stretch = model.tree, np.eye(model.nv, dtype=q.dtype)
+    x = difference(tree, q, model.joints.qpos_spring, turned=model.joints.layout.turning_springs)
     if model.joints.layout.turning_springs:
-        u = spatial.pick(difference(tree, q, model.joints.qpos_spring), tree.quat_dof)
+        u = spatial.pick(x, tree.quat_dof)
         stretch = spatial.with_blocks(stretch, tree.quat_dof, spatial.right_jacobian_inverse(u))
+    if model.joints.layout.stiffening:
+        return -spring_stiffness(model, x) @ stretch
     return -model.joints.stiffness[tree.dof_joint][:, None] * stretch
 
 

@@ -11,10 +11,12 @@ from ukemi.maths.gathers import mix, pick_rows
 from ukemi.mechanics.dynamics import gravity
 from ukemi.mechanics.fluid import fluid_force, fluid_slope
 from ukemi.mechanics.kinematics import Kinematics, difference
+from ukemi.mechanics.reflected import are_joints_damped, are_tendons_damped
 from ukemi.mechanics.muscles import muscle_bias, muscle_gain, muscle_rate, muscles_of
 from ukemi.mechanics.tendons.paths import tendon_lengths, tendon_moments
-from ukemi.mechanics.tendons.springs import is_elastic, tendon_energy, tendon_pull, within
-from ukemi.mechanics.transmissions import at_joints, transmission
+from ukemi.mechanics.springs import joint_drag, joint_resistance, spring_potential, spring_pull
+from ukemi.mechanics.tendons.springs import is_elastic, tendon_energy, tendon_pull, tendon_resistance, within
+from ukemi.mechanics.transmissions import transmission, turned_joint
 from ukemi.model.records import Input, Model
 
 # ---- actuators -----------------------------------------------------------------------------------------------
@@ -120,8 +122,7 @@ def activation_motion(model: Model, kin, q, act: Array, ctrl: Array) -> tuple[Ar
 def drives(model: Model) -> np.ndarray:
     """Mask (nu, nv): the actuator's transmission is the joint of this dof."""
     layout = model.actuators.layout
-    joint = np.where(at_joints(layout), layout.target[:, 0], -1)
-    return joint[:, None] == model.tree.dof_joint
+    return turned_joint(layout)[:, None] == model.tree.dof_joint
 
 
 def _signal(model: Model, length: Array, act: Array, act_dot: Array, ctrl: Array) -> Array:
@@ -238,9 +239,9 @@ def passive(model: Model, kin: Kinematics, q: Array, v: Array) -> Passive:
         return Passive(zero, zero)
     qfrc = zero
     if joints.layout.springs and "spring" not in disabled:
-        qfrc = qfrc - joints.stiffness[model.tree.dof_joint] * _stretch(model, q)
-    if joints.layout.damped and "damper" not in disabled:
-        qfrc = qfrc - joints.damping * v
+        qfrc = qfrc - spring_pull(model, _stretch(model, q))
+    if are_joints_damped(model) and "damper" not in disabled:
+        qfrc = qfrc - joint_drag(model, v)
     if is_elastic(model):
         length, moment = tendon_lengths(model, kin, q)
         qfrc = qfrc + tendon_pull(model, length, moment @ v) @ moment
@@ -259,10 +260,10 @@ def passive_slope(model: Model, kin: Kinematics, v: Array, *, symmetric: bool = 
     disabled = model.options.layout.disabled
     slope = jnp.zeros((model.nv, model.nv), v.dtype)
     if "damper" not in disabled:
-        slope = slope - jnp.diag(model.joints.damping)
-        if model.tendons.layout.damped:
+        slope = slope - jnp.diag(joint_resistance(model, v))
+        if are_tendons_damped(model):
             moment = tendon_moments(model, kin)
-            slope = slope - (moment.T * model.tendons.damping) @ moment
+            slope = slope - (moment.T * tendon_resistance(model, moment @ v)) @ moment
     if model.options.layout.fluid and not ("spring" in disabled and "damper" in disabled):
         slope = slope + fluid_slope(model, kin, v, symmetric=symmetric)
     return slope
@@ -279,7 +280,7 @@ def spring_energy(model: Model, kin: Kinematics, q: Array) -> Array:
     if "spring" in model.options.layout.disabled:
         return energy
     if model.joints.layout.springs:
-        energy = energy + 0.5 * (model.joints.stiffness[model.tree.dof_joint] * _stretch(model, q) ** 2).sum()
+        energy = energy + spring_potential(model, _stretch(model, q)).sum()
     if model.tendons.layout.springs:
         energy = energy + tendon_energy(model, tendon_lengths(model, kin, q).length)
     return energy

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.model.records import Actuators
+from ukemi.model.actuators import Actuators
 
 LEAST = 1e-15  # in place of what MuJoCo divides by
 

@@ -10,7 +10,8 @@ from ukemi.maths import spatial
 from ukemi.maths.gathers import pick
 from ukemi.mechanics.kinematics import Kinematics, point_jacobian, site_frames
 from ukemi.mechanics.tendons.paths import tendon_lengths
-from ukemi.model.records import ActuatorLayout, Model
+from ukemi.model.actuators import ActuatorLayout
+from ukemi.model.records import Model
 from ukemi.model.tree import BALL, FREE
 
 
@@ -19,7 +20,7 @@ def transmission(model: Model, kin: Kinematics, q: Array) -> tuple[Array, Array]
     layout, tree = model.actuators.layout, model.tree
     kinds = np.array(layout.transmission)
     of_joint = at_joints(layout)
-    target = np.where(of_joint, layout.target[:, 0], 0)
+    target = np.maximum(turned_joint(layout), 0)
     joint_type = tree.joint_type[target] if tree.nj else np.zeros(model.nu, int)
     classes = [
         (_scalar_transmission, of_joint & (joint_type != FREE) & (joint_type != BALL)),
@@ -53,6 +54,11 @@ def at_tendons(layout: ActuatorLayout) -> np.ndarray:
 def pulled_tendon(layout: ActuatorLayout) -> np.ndarray:
     """The tendon (nu,) that each actuator acts on, −1 for those of something else."""
     return np.where(at_tendons(layout), layout.target[:, 0], -1)
+
+
+def turned_joint(layout: ActuatorLayout) -> np.ndarray:
+    """The joint (nu,) that each actuator acts on, −1 for those of something else."""
+    return np.where(at_joints(layout), layout.target[:, 0], -1)
 
 
 def acts_on_joints(model: Model, which: np.ndarray | None = None) -> bool:

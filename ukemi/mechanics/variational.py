@@ -18,7 +18,7 @@ from jax import Array
 
 from ukemi.maths import spatial
 from ukemi.maths.gathers import mix
-from ukemi.mechanics.dynamics import gravity, local_inertias, poses_about_trees
+from ukemi.mechanics.dynamics import gravity, local_inertias, poses_about_trees, rotor_inertia
 from ukemi.mechanics.energy import Energy, Momentum, potential_energy
 from ukemi.mechanics.kinematics import Kinematics, integrate, kinematics
 from ukemi.model.records import Input, Model, State
@@ -72,7 +72,7 @@ def chord_energy(model: Model, state: State) -> Energy:
     """Energy of the step that led to a state: of bodies on their way, and the mean potential of its two ends [J]."""
     kin, earlier, rate = _arriving(model, state)
     moving = 0.5 * (spatial.compose(rate, local_inertias(model)) * rate).sum()
-    rotors = 0.5 * (model.joints.armature * state.v**2).sum()
+    rotors = 0.5 * state.v @ rotor_inertia(model, kin) @ state.v
     q = integrate(model.tree, state.q, state.v, -model.options.timestep)
     ends = potential_energy(model, kin, state.q) + potential_energy(model, earlier, q)
     return Energy(moving + rotors, 0.5 * ends)

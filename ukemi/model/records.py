@@ -15,6 +15,7 @@ from jax import Array
 from jaxtyping import Float, Int32
 
 from ukemi import values
+from ukemi.model.actuators import Actuators
 from ukemi.model.hulls import Hulls
 from ukemi.model.looks import Looks
 from ukemi.model.sensing import Sensors
@@ -55,7 +56,9 @@ class Joints(eqx.Module):
     qpos0: Float[Array, " nq"]  # configuration in which the model is defined
     qpos_spring: Float[Array, " nq"]  # configuration in which springs are at rest
     stiffness: Float[Array, " nj"]  # [N/m] or [N m/rad]
+    stiffness_poly: Float[Array, "nj 2"]  # and what it grows by, per stretch and per stretch squared
     damping: Float[Array, " nv"]  # [N s/m] or [N m s/rad]
+    damping_poly: Float[Array, "nv 2"]  # and what it grows by, per speed and per speed squared
     armature: Float[Array, " nv"]  # reflected inertia [kg] or [kg m²]
     frictionloss: Float[Array, " nv"]  # dry friction [N] or [N m]
     invweight: Float[Array, " nv"]  # diagonal of M⁻¹ at qpos0, averaged over each joint
@@ -79,8 +82,10 @@ class JointLayout(Static):
     dry: np.ndarray  # dofs with friction loss
     springs: bool
     turning_springs: bool  # springs of rotations: of ball and free joints
+    stiffening: bool  # some stiffness grows with stretch
     damped: bool
-    slowed: bool  # some damping is positive, without which Euler takes none implicitly, as MuJoCo
+    thickening: bool  # some damping grows with speed
+    slowed: bool  # some joint damps, without which Euler takes no damping implicitly, as MuJoCo
 
 
 class Geoms(eqx.Module):
@@ -208,43 +213,6 @@ class EqualityLayout(Static):
     type: tuple[str, ...]  # connect, weld, joint or tendon
     objects: np.ndarray  # (ne, 2) bodies, sites, joints or tendons; -1 where there is none
     sites: np.ndarray  # (ne,) bool: the objects are sites
-    names: tuple[str, ...]
-
-
-class Actuators(eqx.Module):
-    """Actuators: force = gain · (ctrl or act) + bias, each affine in length and velocity, or a muscle's."""
-
-    gain: Float[Array, "nu 3"]  # constant, per length, per velocity
-    bias: Float[Array, "nu 3"]  # constant, per length, per velocity
-    time_constant: Float[Array, " nu"]  # of filters [s]
-    gear: Float[Array, "nu 6"]
-    ctrl_range: Float[Array, "nu 2"]
-    force_range: Float[Array, "nu 2"]  # [N] or [N m]
-    act_range: Float[Array, "nu 2"]
-    muscle_gain: Float[Array, "nu 9"]  # MuJoCo's: range 2, force, scale, lmin, lmax, vmax, fpmax, fvmax
-    muscle_bias: Float[Array, "nu 9"]  # the same, for the passive force
-    muscle_time: Float[Array, "nu 3"]  # time constants up and down [s], width of the change between them
-    length_range: Float[Array, "nu 2"]  # lengths that are `range` of a muscle [m]
-    acc0: Float[Array, " nu"]  # acceleration by a unit force at qpos0, by which unspecified forces scale
-    layout: "ActuatorLayout" = eqx.field(static=True)
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class ActuatorLayout(Static):
-    """What each actuator acts on and how."""
-
-    transmission: tuple[str, ...]  # joint, jointinparent, site or tendon
-    target: np.ndarray  # (nu, 2) joint, site or tendon, reference site or -1
-    dynamics: tuple[str, ...]  # none, integrator, filter, filterexact, muscle
-    muscle_gains: np.ndarray  # (nu,) bool: the gain is a muscle's
-    muscle_biases: np.ndarray  # (nu,) bool
-    act: np.ndarray  # (nu,) activation, -1 for stateless
-    ctrl_limited: np.ndarray  # (nu,) bool
-    force_limited: np.ndarray  # (nu,) bool
-    act_limited: np.ndarray  # (nu,) bool
-    early: np.ndarray  # (nu,) bool: force uses the next activation
-    wraps: np.ndarray  # (nu,) bool: the setpoint lives on a circle
-    off: np.ndarray  # (nu,) bool: in a group that the file switches off
     names: tuple[str, ...]
 
 

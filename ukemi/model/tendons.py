@@ -14,8 +14,11 @@ class Tendons(eqx.Module):
     """Strings from site to site, and sums of joints; SI units if the coefficients of a sum make it a length [m]."""
 
     stiffness: Float[Array, " nt"]  # [N/m]
+    stiffness_poly: Float[Array, "nt 2"]  # and what it grows by, per stretch and per stretch squared
     spring: Float[Array, "nt 2"]  # lengths between which the spring is at rest [m]
     damping: Float[Array, " nt"]  # [N s/m]
+    damping_poly: Float[Array, "nt 2"]  # and what it grows by, per speed and per speed squared
+    armature: Float[Array, " nt"]  # inertia along the tendon [kg]
     frictionloss: Float[Array, " nt"]  # dry friction [N]
     range: Float[Array, "nt 2"]  # [m]
     margin: Float[Array, " nt"]  # distance at which a limit awakes [m]
@@ -42,6 +45,7 @@ class TendonLayout(Static):
     dry: np.ndarray  # tendons with friction loss
     springs: bool
     damped: bool
+    heavy: bool  # some have armature
     width: np.ndarray  # (nt,) for pictures only [m]
     rgba: np.ndarray  # (nt, 4) for pictures only
     names: tuple[str, ...]

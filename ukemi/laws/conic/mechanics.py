@@ -26,6 +26,9 @@ from ukemi.laws.conic.end import Across, blocks_of, frame_after
 from ukemi.laws.here import Here, applied, frame_of
 from ukemi.laws.momentum import FreeMotion, damping, missing_impulse
 from ukemi.mechanics import variational
+from ukemi.mechanics.dynamics import rotor_inertia
+from ukemi.mechanics.reflected import has_heavy_tendons
+from ukemi.mechanics.tendons.inertia import tendon_inertial_force
 from ukemi.mechanics.variational import Chords, chord_impulse, chord_inertia
 
 
@@ -162,11 +165,14 @@ class Variational(Mechanics):
         start, earlier = frame_of(here), variational.before(here.model, here.q, here.v, duration, here.inputs)
         holds = row_matrix(start, without_contacts(kinds), blocks_of(start))[kinds.holding]
         chords = variational.chords(here.model, here.kin, earlier, duration)
-        return Begun(chords, duration * applied(here), damping(here), holds)
+        force = applied(here)
+        if has_heavy_tendons(here.model):
+            force = force - tendon_inertial_force(here.model, here.kin, jnp.zeros_like(force), here.v)
+        return Begun(chords, duration * force, damping(here), holds)
 
     def missing(self, begun, here, end, duration):
         """S(q)ᵀ Σ m (…) − h τ, of rotors at joints M̂'s part."""
-        added = jnp.diag(here.model.joints.armature) + duration * begun.damping
+        added = rotor_inertia(here.model, here.kin) + duration * begun.damping
         needed = chord_impulse(here.model, here.kin, begun.chords, end.frame.kin, duration)
         inertia = chord_inertia(here.model, here.kin, begun.chords, end.frame.kin)
         return needed + added @ (end.frame.v - here.v) - begun.given, end.across.rows(inertia) + added

@@ -20,8 +20,8 @@ from ukemi.implicit.rule import filled, pushforward, root, zero_tangent
 from ukemi.laws.active_contacts import in_chunks, with_slots
 from ukemi.laws.here import Here
 from ukemi.laws.here_slopes import columns_of, following
-from ukemi.laws.momentum import damps_by_servos
-from ukemi.laws.momentum_slopes import missing_slopes, servo_slopes
+from ukemi.laws.momentum import damping_varies
+from ukemi.laws.momentum_slopes import missing_slopes, damped_slopes
 from ukemi.laws.rigid import boxes, conditions, impulse_slopes
 from ukemi.laws.rigid.conditions import Stepping
 from ukemi.laws.rigid.impulse_slopes import Motion, OfRows, RowSlopes
@@ -226,8 +226,8 @@ def _slopes(kinds: RowKinds, stepping: Stepping, z: Impulses, here: Here, now: S
     e = (z.v - here.v) / h
     force = missing_slopes(here, e, now.M, now.frame.velocity)
     shift = _widened(inertial_slope(model, here.kin, z.shift), force)
-    if damps_by_servos(model):
-        shift = shift + h * servo_slopes(z.shift, here)
+    if damping_varies(model):
+        shift = shift + h * damped_slopes(z.shift, here)
     rows, restore = jnp.zeros((0, 2 * nv), e.dtype), jnp.zeros((0, nv), e.dtype)
     n = kinds.scalar
     if n:

@@ -137,7 +137,7 @@ def _pull(kinds: RowKinds, implicit: Integrator | None, known, cotangents):
     if implicit:
         u = implicit.solve_transposed(model, dyn.M, slope(implicit, here), u)
         pulls.append((-motion_pull(model, here.kin, pseudo, e - a, u)[0], jnp.zeros_like(a)))
-        if implicit.takes_forces:  # the slope that Euler takes is a parameter
+        if implicit.follows_state(model):
             pulls.append(_pulled(partial(taken, implicit, e), here, h * u))
         u = dyn.M @ u
     w = solve(curved.H, w + u)
@@ -207,7 +207,7 @@ def jacobians(kinds: RowKinds, implicit: Integrator | None, z, here: Here) -> tu
         return A, A
     force = dyn.M @ A
     force = force - jnp.pad(inertial_slope(model, here.kin, e - a), ((0, 0), (0, force.shape[1] - model.nv)))
-    if implicit.takes_forces:  # the slope that Euler takes is a parameter
+    if implicit.follows_state(model):
         force = force + model.options.timestep * jnp.concatenate(_taken_slopes(implicit, e, here), -1)
     return A, eliminate(implicit_matrix(model, dyn.M, slope(implicit, here)), force)
 

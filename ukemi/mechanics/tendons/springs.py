@@ -4,6 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ukemi.mechanics import polynomials
+from ukemi.mechanics.reflected import are_tendons_damped, tendon_damping
 from ukemi.mechanics.transmissions import pulled_tendon
 from ukemi.model.records import Model
 
@@ -11,7 +13,7 @@ from ukemi.model.records import Model
 def is_elastic(model: Model) -> bool:
     """Whether tendons have springs or dampers that act."""
     layout, disabled = model.tendons.layout, model.options.layout.disabled
-    return (layout.springs and "spring" not in disabled) or (layout.damped and "damper" not in disabled)
+    return (layout.springs and "spring" not in disabled) or (are_tendons_damped(model) and "damper" not in disabled)
 
 
 def tendon_pull(model: Model, length: Array, velocity: Array) -> Array:
@@ -19,15 +21,25 @@ def tendon_pull(model: Model, length: Array, velocity: Array) -> Array:
     tendons, disabled = model.tendons, model.options.layout.disabled
     force = jnp.zeros_like(length)
     if tendons.layout.springs and "spring" not in disabled:
-        force = force - tendons.stiffness * _stretch(model, length)
-    if tendons.layout.damped and "damper" not in disabled:
-        force = force - tendons.damping * velocity
+        force = force - _elastic(model, _stretch(model, length))
+    if are_tendons_damped(model) and "damper" not in disabled:
+        force = force - polynomials.drag(*tendon_damping(model), velocity)
     return force
 
 
 def tendon_energy(model: Model, length: Array) -> Array:
     """Energy of the springs [J]."""
-    return 0.5 * (model.tendons.stiffness * _stretch(model, length) ** 2).sum()
+    tendons = model.tendons
+    return polynomials.potential(tendons.stiffness, tendons.stiffness_poly, _stretch(model, length)).sum()
+
+
+def tendon_resistance(model: Model, velocity: Array) -> Array:
+    """∂(damping force)/∂velocity (nt,), positive where it brakes."""
+    return polynomials.slope(*tendon_damping(model), jnp.abs(velocity))
+
+
+def _elastic(model: Model, stretch: Array) -> Array:
+    return stretch * polynomials.secant(model.tendons.stiffness, model.tendons.stiffness_poly, stretch)
 
 
 def _stretch(model: Model, length: Array) -> Array:
