@@ -46,7 +46,8 @@ def outcome(model: uk.Model, state: uk.State, base) -> jax.Array:
 
 def jacobians(model: uk.Model, at: uk.State, ctrl=None, method: uk.Soft | None = None, h: float = 1e-5):
     """Derivative of a step in positions and velocities: forward mode, reverse mode, central differences."""
-    method = dataclasses.replace(method or uk.Soft(), **PRECISE)
+    method = method or uk.Soft()
+    method = dataclasses.replace(method, **{name: x for name, x in PRECISE.items() if hasattr(method, name)})
     return jax.tree.map(np.asarray, _jacobians(model, at, ctrl, h, method))
 
 

@@ -16,7 +16,7 @@ SCENE = """
         <joint name="ball" type="ball" {ball}/>
         <geom type="capsule" fromto="0 0 0 0.3 0.1 0" size="0.04"/><site name="upper" pos="0.1 0 0" euler="0 50 10"/>
         <body name="lower" pos="0.3 0.1 0" {lower}>
-          <joint name="hinge" axis="0 1 0.2" {hinge}/>
+          <joint name="hinge" axis="0 1 0.2" {hinge}/><site name="lower" pos="0.05 0 0.1"/>
           <geom type="ellipsoid" size="0.05 0.1 0.15" pos="0 0.02 0.1"/>
           <body name="hand" pos="0 0 0.2">
             <joint name="slide" type="slide" axis="1 0 1" {slide}/>
@@ -49,6 +49,9 @@ TRANSMISSIONS = {
     "site in world": "site='hand' refsite='world' gear='1 0.5 -0.2 0.1 0.3 -0.4'",
     "site in trunk": "site='hand' refsite='trunk' gear='1 0.5 -0.2 0.1 0.3 -0.4'",
     "site turned": "site='hand' refsite='upper' gear='0 0 0 0.1 0.6 -0.4'",
+    "crank": "cranksite='hand' slidersite='upper' cranklength='0.9' gear='1.5'",
+    "crank in trunk": "cranksite='lower' slidersite='trunk' cranklength='0.6' gear='-0.7'",
+    "crank that is short": "cranksite='hand' slidersite='world' cranklength='0.05'",
     "site on mocap": "site='upper' refsite='led' gear='0 0 0 0.5 0.3 -0.2'",
 }
 KINDS = {

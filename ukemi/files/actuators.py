@@ -12,6 +12,7 @@ TRANSMISSIONS = {
     int(mujoco.mjtTrn.mjTRN_JOINT): "joint",
     int(mujoco.mjtTrn.mjTRN_JOINTINPARENT): "jointinparent",
     int(mujoco.mjtTrn.mjTRN_SITE): "site",
+    int(mujoco.mjtTrn.mjTRN_SLIDERCRANK): "slidercrank",
     int(mujoco.mjtTrn.mjTRN_TENDON): "tendon",
 }
 DYNAMICS = {
@@ -79,7 +80,7 @@ def _wraps(m, servo) -> np.ndarray:
         matched = m.actuator_gainprm[k, 0] == -m.actuator_biasprm[k, 1]
         target, reference = m.actuator_trnid[k]
         transmission = TRANSMISSIONS[int(m.actuator_trntype[k])]
-        if transmission == "tendon":
+        if transmission in ("tendon", "slidercrank"):
             rotation = False
         elif transmission == "site":
             rotation = reference >= 0 and not np.any(m.actuator_gear[k, :3])

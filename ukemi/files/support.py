@@ -26,7 +26,7 @@ def _values(kind: type, prefix: str, names: str) -> frozenset[int]:
     return frozenset(int(getattr(kind, prefix + name)) for name in names.split())
 
 
-TRANSMISSIONS = _values(_Trn, "mjTRN_", "JOINT JOINTINPARENT SITE TENDON")
+TRANSMISSIONS = _values(_Trn, "mjTRN_", "JOINT JOINTINPARENT SITE TENDON SLIDERCRANK")
 ACTIVATIONS = _values(_Dyn, "mjDYN_", "NONE INTEGRATOR FILTER FILTEREXACT MUSCLE")
 GAINS = _values(_Gain, "mjGAIN_", "FIXED AFFINE MUSCLE")
 BIASES = _values(_Bias, "mjBIAS_", "NONE AFFINE MUSCLE")

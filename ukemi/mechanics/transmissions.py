@@ -29,6 +29,7 @@ def transmission(model: Model, kin: Kinematics, q: Array) -> tuple[Array, Array]
         (_tendon_transmission, at_tendons(layout)),
         (_site_transmission, (kinds == "site") & (layout.target[:, 1] < 0)),
         (_relative_transmission, (kinds == "site") & (layout.target[:, 1] >= 0)),
+        (_crank_transmission, kinds == "slidercrank"),
     ]
     parts, order = [], []
     for function, mask in classes:
@@ -135,6 +136,29 @@ def _relative_transmission(model: Model, kin: Kinematics, q: Array, index: np.nd
     J = point_jacobian(model.tree, kin, body[site], pos[site]) - point_jacobian(model.tree, kin, body[base], pos[base])
     moment = jnp.einsum("nkv,nk->nv", jnp.where(shared, 0.0, J), wrench)
     return (apart * gear[:, :3]).sum(-1) + (angle * gear[:, 3:]).sum(-1), moment
+
+
+def _crank_transmission(model: Model, kin: Kinematics, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+    """Where along its axis a slider is that a rod holds at a crank: l = a·d − √((a·d)² + r² − d·d), and a·d where the
+    rod does not reach.
+    """
+    crank, slider = model.actuators.layout.target[index].T
+    pos, quat = site_frames(model, kin)
+    body, rod, gear = model.sites.layout.body, model.actuators.crank_length[index], model.actuators.gear[index, :1]
+    axis, apart = spatial.rotate(quat[slider], jnp.array([0.0, 0.0, 1.0], q.dtype)), pos[crank] - pos[slider]
+    along = (axis * apart).sum(-1)
+    square = along**2 + rod**2 - (apart * apart).sum(-1)
+    reached = square > 0
+    root = jnp.sqrt(jnp.where(reached, square, 1.0))
+    length = jnp.where(reached, along - root, along)
+    lean, per_apart = jnp.where(reached, 1 - along / root, 1.0), jnp.where(reached, 1 / root, 0.0)
+    force = axis * lean[:, None] + apart * per_apart[:, None]  # ∂l/∂d; and ∂l/∂a = d lean turns with the slider
+    torque = spatial.cross(axis, apart * lean[:, None])
+    at_crank = point_jacobian(model.tree, kin, body[crank], pos[crank])
+    at_slider = point_jacobian(model.tree, kin, body[slider], pos[slider])
+    moment = jnp.einsum("nkv,nk->nv", at_crank[:, 3:] - at_slider[:, 3:], force)
+    moment = moment + jnp.einsum("nkv,nk->nv", at_slider[:, :3], torque)
+    return length * gear[:, 0], moment * gear
 
 
 def _tendon_transmission(model: Model, kin: Kinematics, q: Array, index: np.ndarray) -> tuple[Array, Array]:
