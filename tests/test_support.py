@@ -39,6 +39,8 @@ TETRAHEDRON = "<asset><mesh name='tetra' vertex='0 0 0  1 0 0  0 1 0  0 0 1'/></
 STONE = "<body><freejoint/><geom type='mesh' mesh='tetra'/></body>"
 MESH = "<body name='rock'><freejoint/><geom name='rock' type='mesh' mesh='tetra' {}/></body>"
 FIXED = "<fixed name='t' {}><joint joint='h' coef='1'/></fixed>"
+SWING = "<body><joint name='w'/><geom size='.1'/></body>"
+BRANCHING = "<fixed name='t' {}><joint joint='h' coef='1'/><joint joint='w' coef='1'/></fixed>"
 HFIELD = "<asset><hfield name='f' nrow='3' ncol='3' size='1 1 1 1'/></asset>"
 FLEX = (
     "<flexcomp name='cloth' type='grid' count='3 3 1' spacing='.1 .1 .1' dim='2' radius='.01' mass='1'>"
@@ -52,19 +54,12 @@ def scene(**parts: str) -> mujoco.MjModel:
 
 UNSUPPORTED = [
     ("integrator 'discrete'", dict(option="integrator='discrete'")),
-    ("noslip_iterations=3", dict(option="noslip_iterations='3'")),
     ("flag 'sleep'", dict(flags="sleep='enable'")),
     ("flag 'diagexact'", dict(flags="diagexact='enable'")),
     ("flag 'speculative'", dict(flags="speculative='enable'")),
     ("flag 'nativeccd'", dict(flags="nativeccd='disable'")),
     ("flag 'multiccd'", dict(flags="multiccd='disable'", world="<geom type='box' size='.1 .1 .1'/>")),
     ("joint 'h': springyield", dict(joint="stiffness='1' springyield='1'")),
-    ("joint 'h': stiffness", dict(joint="stiffness='1 2'")),
-    ("joint 'h': damping", dict(joint="damping='0 2'")),
-    (
-        "actuator 'a': transmission 'slidercrank'",
-        dict(actuator="<motor name='a' cranksite='tip' slidersite='world' cranklength='1'/>"),
-    ),
     ("actuator 'a': transmission 'body", dict(actuator="<adhesion name='a' body='ball' ctrlrange='0 1'/>")),
     ("actuator 'a': transmission 'so3'", dict(actuator="<orientation name='a' joint='b' kp='1'/>")),
     ("gain type 'so3'", dict(actuator="<orientation name='a' joint='b' kp='1'/>")),
@@ -74,12 +69,12 @@ UNSUPPORTED = [
     ("gain type 'user'", dict(actuator="<general name='a' joint='h' gaintype='user'/>")),
     ("bias type 'user'", dict(actuator="<general name='a' joint='h' biastype='user'/>")),
     ("actuator 'a': delay", dict(actuator="<motor name='a' joint='h' delay='.1' nsample='60'/>")),
-    ("actuator 'a': armature", dict(actuator="<motor name='a' joint='h' armature='.1'/>")),
-    ("actuator 'a': damping", dict(actuator="<motor name='a' joint='h' damping='.1'/>")),
-    ("tendon 't': armature", dict(tendon=FIXED.format("armature='1'"))),
-    ("tendon 't': stiffness", dict(tendon=FIXED.format("stiffness='1 2'"))),
-    ("tendon 't': damping", dict(tendon=FIXED.format("damping='1 2'"))),
     ("tendon 't': springyield", dict(tendon=FIXED.format("stiffness='1' springyield='1'"))),
+    ("tendon 't': armature", dict(tendon=BRANCHING.format("armature='1'"), world=SWING)),
+    (
+        "tendon 't': armature",
+        dict(tendon=BRANCHING.format(""), world=SWING, actuator="<motor tendon='t' armature='1'/>"),
+    ),
     ("flex 'cloth'", dict(world=FLEX)),
     ("'nativeccd' disabled", dict(head=TETRAHEDRON, world=MESH.format(""), flags="nativeccd='disable'")),
     ("'multiccd' disabled", dict(head=TETRAHEDRON, world=MESH.format("") + STONE, flags="multiccd='disable'")),
@@ -126,9 +121,9 @@ def test_all_offenders_are_listed_at_once_and_the_error_shows_them():
         head=HFIELD,
         option="density='1' integrator='discrete'",
         ball="fluidshape='ellipsoid'",
-        joint="damping='0 1'",
+        joint="stiffness='1' springyield='1'",
         world="<geom name='hill' type='hfield' hfield='f'/>",
-        tendon=FIXED.format("armature='1'"),
+        tendon=FIXED.format("stiffness='1' springyield='1'"),
         actuator="<pid name='a' joint='h' kp='1'/><pid name='c' joint='s' kp='1'/>",
     )
     found = support.unsupported(m)
@@ -146,6 +141,11 @@ def test_a_share_of_the_fluid_is_refused():
 
 SUPPORTED = [
     dict(),
+    dict(option="noslip_iterations='3'"),
+    dict(joint="stiffness='1 2' damping='0 2'"),
+    dict(actuator="<motor cranksite='tip' slidersite='world' cranklength='1' armature='.1' damping='.1'/>"),
+    dict(tendon=FIXED.format("armature='1' stiffness='1 2' damping='1 2'")),
+    dict(tendon=BRANCHING.format(""), world=SWING, actuator="<motor joint='w' armature='1'/>"),
     *(dict(option=f"integrator='{name}'") for name in ("Euler", "RK4", "implicit", "implicitfast")),
     *(dict(option=f"solver='{name}'") for name in ("PGS", "CG", "Newton")),
     *(dict(option=f"cone='{name}' impratio='3' jacobian='sparse'") for name in ("pyramidal", "elliptic")),

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from tests.scenes import features, forces
+from tests.scenes import features, forces, tendons
 from tests.scenes.models import CASES
 from tests.scenes.reports import check
 from tests.scenes.slow import few
@@ -66,6 +66,12 @@ scene("fluid and held weight", lambda: forces.build(
     hinge="stiffness='1.5' springref='20' ref='5' damping='.2'", root="stiffness='3' damping='.4'",
     actuator="<velocity joint='hinge' kv='2' forcerange='-.5 .6'/><position joint='slide' kp='2'/>",
 ), "bodies.gravcomp", "options.density", "options.viscosity", "options.wind", "joints.stiffness")  # fmt: skip
+
+scene("what grows, rotors and a crank", lambda: forces.build(integrator="implicitfast", **forces.GROWING),
+      "joints.stiffness_poly", "joints.damping_poly", "actuators.armature", "actuators.damping", "actuators.damping_poly",
+      "actuators.crank_length")
+scene("heavy tendons", lambda: tendons.heavy("Euler"), "tendons.armature", "tendons.damping_poly",
+      "tendons.stiffness_poly", "actuators.armature", "actuators.damping", "sites.pos")
 
 
 @pytest.mark.parametrize("name", few(SCENES, "Euler, pyramidal"))

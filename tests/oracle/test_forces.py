@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from tests.scenes.forces import KINDS, TRANSMISSIONS, actuators, build
+from tests.scenes.forces import GROWING, KINDS, TRANSMISSIONS, actuators, build
 from tests.scenes.slow import few
+from tests.scenes.tendons import heavy
 from ukemi.laws.soft.law import Soft
 from ukemi.model.records import Input
 
@@ -137,6 +138,16 @@ def test_springs_dampers_and_a_fluid(integrator):
         hinge="stiffness='1.5' springref='20' ref='5' damping='0.2'",
         slide="stiffness='4' springref='0.1' ref='0.05' damping='0.6' armature='0.1'",
     ))
+
+
+@pytest.mark.parametrize("integrator", few(["Euler", "implicitfast", "implicit", "RK4"], "Euler", "implicit"))
+def test_stiffness_and_damping_that_grow_and_rotors(integrator):
+    check(build(integrator=integrator, **GROWING))
+
+
+@pytest.mark.parametrize("integrator", few(["Euler", "implicitfast", "implicit", "RK4"], "implicitfast"))
+def test_inertia_along_tendons(integrator):
+    check(heavy(integrator))
 
 
 @pytest.mark.parametrize("off", ["actuation", "spring", "damper", "gravity", "clampctrl"])

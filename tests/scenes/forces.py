@@ -34,6 +34,17 @@ SCENE = """
 """
 PLACES = "integrator option trunk upper lower root ball hinge slide swing actuator".split()
 
+GROWING = {  # stiffness and damping that grow, and rotors of actuators
+    "root": "stiffness='3 -1 .5' damping='0.4 .1 .2'",
+    "ball": "stiffness='2 1 .3' damping='0 .2 .1'",
+    "hinge": "stiffness='1.5 2 1' springref='20' ref='5' damping='0.2'",
+    "slide": "stiffness='0 4 7' springref='0.1' ref='0.05' damping='0.6 .3' armature='0.1'",
+    "actuator": "<motor name='a' joint='hinge' gear='3' armature='.02' damping='.3 .1 .2'/>"
+    "<motor name='b' joint='slide' armature='.1' gear='2'/>"
+    "<position name='c' joint='slide' kv='.1' kp='2' damping='0 .1 0' gear='.5'/>"
+    "<motor name='d' joint='ball' gear='.5 .2 1' damping='.2 .1' armature='.02'/>"
+    "<position name='e' cranksite='hand' slidersite='upper' cranklength='0.9' gear='1.5' kp='2' kv='.3'/>",
+}
 RANGE = "actlimited='true' actrange='-2 1'"
 SERVO = "biastype='affine' gainprm='3' biasprm='0 -3 -0.2'"  # a position servo: on a rotation its setpoint wraps
 AFFINE = "biastype='affine' biasprm='0.5 -2 -0.3' gaintype='affine' gainprm='1.5 0.7 -0.4'"

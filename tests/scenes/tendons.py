@@ -58,6 +58,57 @@ STRINGS = """
 """
 
 
+# Tendons with inertia and growing stiffness, and rotors that pull on them.
+HEAVY = """
+<mujoco>
+  <option timestep="0.005" integrator="{integrator}"/>
+  <worldbody>
+    <site name="w" pos="0 .3 .5"/>
+    <body pos="0 0 1">
+      <joint type="ball" name="b" damping=".1"/>
+      <geom type="capsule" size=".05" fromto="0 0 0 .3 0 0"/>
+      <site name="a" pos=".1 0 .1"/>
+      <body pos=".3 0 0">
+        <joint name="h" axis="0 1 0" damping=".1"/>
+        <geom type="capsule" size=".04" fromto="0 0 0 .2 0 .1"/>
+        <site name="c" pos=".2 0 .1"/>
+        <body pos=".2 0 .1">
+          <joint name="s" type="slide" axis="1 0 .2" damping=".1" armature=".1"/>
+          <geom size=".05"/>
+          <site name="d"/>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <tendon>
+    <fixed name="f" armature=".2" stiffness="3 1 2" damping="1 .2 .3" springlength=".1">
+      <joint joint="h" coef="1"/>
+      <joint joint="s" coef="-.5"/>
+    </fixed>
+    <spatial name="t" armature=".7" stiffness="20 3 2" damping="0 .2 .3">
+      <site site="w"/>
+      <site site="a"/>
+      <site site="d"/>
+    </spatial>
+    <spatial name="u">
+      <site site="w"/>
+      <site site="c"/>
+    </spatial>
+  </tendon>
+  <actuator>
+    <motor tendon="u" armature=".3" damping=".2 .1 .3" gear="1.5"/>
+    <position tendon="f" kp="4" kv=".3" armature=".1" gear="2"/>
+    <motor tendon="t" damping="1"/>
+    <motor tendon="u" damping="1" armature=".1"/>
+  </actuator>
+</mujoco>
+"""
+
+
+def heavy(integrator: str) -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_string(HEAVY.format(integrator=integrator))
+
+
 def compiled(integrator: str = "Euler", cone: str = "pyramidal", *, limited: bool = True) -> mujoco.MjModel:
     """The robot; limited: what the actuators of one of its tendons pull together."""
     m = mujoco.MjModel.from_xml_string(STRINGS.format(integrator=integrator, cone=cone))

@@ -258,6 +258,7 @@ def _options(m) -> records.Options:
         cone=CONES[int(m.opt.cone)],
         iterations=int(m.opt.iterations),
         line_search_iterations=int(m.opt.ls_iterations),
+        noslip=(int(m.opt.noslip_iterations), float(m.opt.noslip_tolerance * m.stat.meaninertia * max(1, m.nv))),
         fluid=bool(m.opt.density or m.opt.viscosity),
         disabled=tuple(sorted(name for name, bit in bits.items() if m.opt.disableflags & bit and bit in STEP_FLAGS)),
     )

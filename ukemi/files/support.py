@@ -143,8 +143,6 @@ def _options(m: mujoco.MjModel) -> Iterator[str]:
     opt = m.opt
     if opt.integrator not in INTEGRATORS:
         yield f"option integrator '{_enum(_Integrator, opt.integrator, 'mjINT_')}'"
-    if opt.noslip_iterations > 0:
-        yield f"option noslip_iterations={opt.noslip_iterations}: there is no noslip solver"
     unknown = opt.disableflags & ~sum(_HONOURED | _HARMLESS | _CONVEX_FLAGS)
     if unknown:
         yield f"option flag: unknown disable bits {unknown:#x}"

@@ -11,10 +11,10 @@ from ukemi.maths.gathers import mix, pick_rows
 from ukemi.mechanics.dynamics import gravity
 from ukemi.mechanics.fluid import fluid_force, fluid_slope
 from ukemi.mechanics.kinematics import Kinematics, difference
-from ukemi.mechanics.reflected import are_joints_damped, are_tendons_damped
 from ukemi.mechanics.muscles import muscle_bias, muscle_gain, muscle_rate, muscles_of
-from ukemi.mechanics.tendons.paths import tendon_lengths, tendon_moments
+from ukemi.mechanics.reflected import are_joints_damped, are_tendons_damped
 from ukemi.mechanics.springs import joint_drag, joint_resistance, spring_potential, spring_pull
+from ukemi.mechanics.tendons.paths import tendon_lengths, tendon_moments
 from ukemi.mechanics.tendons.springs import is_elastic, tendon_energy, tendon_pull, tendon_resistance, within
 from ukemi.mechanics.transmissions import transmission, turned_joint
 from ukemi.model.records import Input, Model

@@ -237,6 +237,7 @@ class OptionLayout(Static):
     cone: str  # pyramidal, elliptic
     iterations: int
     line_search_iterations: int
+    noslip: tuple[int, float]  # sweeps of the soft law over friction, and the gain [N m/s²] below which they end
     fluid: bool  # the file gives the fluid density or viscosity: without, there is none to feel
     disabled: tuple[str, ...]  # sorted names of disabled stages of a step, as in the file's <flag>
 

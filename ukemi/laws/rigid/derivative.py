@@ -21,7 +21,7 @@ from ukemi.laws.active_contacts import in_chunks, with_slots
 from ukemi.laws.here import Here
 from ukemi.laws.here_slopes import columns_of, following
 from ukemi.laws.momentum import damping_varies
-from ukemi.laws.momentum_slopes import missing_slopes, damped_slopes
+from ukemi.laws.momentum_slopes import damped_slopes, missing_slopes
 from ukemi.laws.rigid import boxes, conditions, impulse_slopes
 from ukemi.laws.rigid.conditions import Stepping
 from ukemi.laws.rigid.impulse_slopes import Motion, OfRows, RowSlopes

@@ -87,8 +87,15 @@ def _within_slice(f: Array, residual: Array, mu: Array, block: Array, values: Ar
     keeps it inside: Newton on 1/|z(λ)| = 1/f_n, whose left side is concave and all but straight.
     """
     offset = mu * (residual[1:] - block[1:, 1:] @ f[1:])
-    b = vectors.T @ offset
-    radius = jnp.maximum(f[0], 0.0)
+    b, radius = vectors.T @ offset, jnp.maximum(f[0], 0.0)
+    z = vectors @ (-b / (values + multiplier_of(values, b, radius)))
+    norm = spatial.safe_norm(z)
+    z = z * jnp.minimum(1.0, radius / jnp.where(norm == 0, 1.0, norm))
+    return jnp.concatenate([f[:1], mu * z])
+
+
+def multiplier_of(values: Array, b: Array, radius: Array) -> Array:
+    """The least λ ≥ 0 with |(B + λ)⁻¹ b| ≤ radius, of a matrix B of eigenvalues (n,) and b in its eigenvectors."""
 
     def improve(_, multiplier):
         square = (b / (values + multiplier)) ** 2
@@ -98,8 +105,4 @@ def _within_slice(f: Array, residual: Array, mu: Array, block: Array, values: Ar
         step = (norm - radius) * total / jnp.where(bend * radius == 0, 1.0, bend * radius)
         return jnp.where(bend * radius == 0, multiplier, jnp.maximum(multiplier + step, 0.0))
 
-    multiplier = lax.fori_loop(0, SECULAR_STEPS, improve, jnp.zeros_like(radius))
-    z = vectors @ (-b / (values + multiplier))
-    norm = spatial.safe_norm(z)
-    z = z * jnp.minimum(1.0, radius / jnp.where(norm == 0, 1.0, norm))
-    return jnp.concatenate([f[:1], mu * z])
+    return lax.fori_loop(0, SECULAR_STEPS, improve, jnp.zeros_like(radius))

@@ -11,10 +11,11 @@ from jax import Array, lax
 from ukemi import values
 from ukemi.collide.detect import Contacts, detect, unsound
 from ukemi.constraints.rows import RowKinds, row_kinds
+from ukemi.errors import GradientError
 from ukemi.implicit.rule import dense, root, straight_through
 from ukemi.implicit.rules import Exact, FromDistance, Rule, require
 from ukemi.laws.arrival import arrive
-from ukemi.laws.here import Here, forces, here_of
+from ukemi.laws.here import Here, applied, forces, here_of
 from ukemi.laws.integrators import (
     INTEGRATORS,
     Integrator,
@@ -26,8 +27,8 @@ from ukemi.laws.integrators import (
 )
 from ukemi.laws.memory import remember
 from ukemi.laws.method import Loads, Method, columns
-from ukemi.laws.soft import balance, derivative
-from ukemi.laws.soft.problem import Solution
+from ukemi.laws.soft import balance, derivative, noslip
+from ukemi.laws.soft.problem import Problem, Solution
 from ukemi.laws.soft.rows import Rows
 from ukemi.laws.soft.solve import SOLVERS, solve_active
 from ukemi.mechanics.dynamics import Smooth, motion_force, smooth
@@ -111,7 +112,7 @@ class Soft(Method):
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
         integrator = self._integrator(model)
-        if integrator.stages > 1 or wraps(model):
+        if integrator.stages > 1 or wraps(model) or sweeps(model):
             return columns(self.step, model, state, inputs)
         here = here_of(model, state, inputs)
         implicit = integrator.implicit(model)
@@ -141,7 +142,26 @@ class Soft(Method):
 
     def accelerate(self, model: Model, state: State, inputs: Input, integrator: Integrator | None = None) -> Motion:
         """Acceleration of the soft law, and the one that `integrator` makes of it, by the implicit rule."""
-        return self._motion(here_of(model, state, inputs), integrator and integrator.implicit(model))
+        here, implicit = here_of(model, state, inputs), integrator and integrator.implicit(model)
+        return self._settled(here, implicit)[0] if sweeps(model) else self._motion(here, implicit)
+
+    def _settled(self, here: Here, implicit: Integrator | None) -> tuple[Motion, Array]:
+        """The motion after sweeps over friction, and the forces (total,) of all rows."""
+        if isinstance(self.gradient, FromDistance):
+            raise GradientError(
+                f"'{here.model.name}' asks for noslip_iterations, of which {self.gradient} knows nothing; "
+                "use gradient=uk.Exact(), or a file without them."
+            )
+        soft, kinds, dyn = self._motion(here, None), self.kinds(here.model), smooth(here.model, here.kin, here.v)
+        tau = applied(here) - dyn.bias
+        scene = balance.scene(here, dyn, tau)
+        problem = Problem(dyn.M, tau, balance.scene_rows(scene, kinds))
+        a, force = noslip.settle(kinds, here.model, here.contacts, problem, soft.acceleration)
+        e = a
+        if implicit:
+            slope = implicit.slope(here.model, here.kin, dyn.velocity, here.v, forces(here)[1])
+            e = implicit.solve(here.model, dyn.M, slope, tau + force @ problem.rows.J)
+        return soft._replace(acceleration=a, effective=e), force
 
     def _motion(self, here: Here, implicit: Integrator | None) -> Motion:
         if not isinstance(self.gradient, FromDistance):
@@ -203,9 +223,8 @@ class Soft(Method):
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts, and their forces (nc, dim) in the contacts' frames."""
-        here, kinds = here_of(model, state, inputs), self.kinds(model)
-        force = self._constraint(here, self.accelerate(model, state, inputs).acceleration)[0]
-        return here.contacts, kinds.of_contacts(force)
+        found = self.loads(model, state, inputs)
+        return found.contacts, self.kinds(model).of_contacts(found.force)
 
     def acceleration(self, model: Model, state: State, inputs: Input) -> Array:
         """Acceleration (nv,) at this instant."""
@@ -214,6 +233,9 @@ class Soft(Method):
     def loads(self, model: Model, state: State, inputs: Input) -> Loads:
         """The same with the forces of all rows."""
         here = here_of(model, state, inputs)
+        if sweeps(model):
+            motion, force = self._settled(here, None)
+            return Loads(motion.acceleration, here.contacts, force)
         a = self._motion(here, None).acceleration
         return Loads(a, here.contacts, self._constraint(here, a)[0])
 
@@ -224,6 +246,11 @@ class Soft(Method):
 @eqx.filter_jit
 def _look_inside(method: Soft, model: Model, state: State, inputs: Input) -> Forward:
     return method._forward(method.kinds(model), here_of(model, state, inputs))
+
+
+def sweeps(model: Model) -> bool:
+    """Whether the file asks for sweeps over friction after the solver."""
+    return model.options.layout.noslip[0] > 0
 
 
 def effective(implicit: Integrator | None, here: Here, now: Forward) -> Array:
