@@ -143,7 +143,7 @@ SUPPORTED = [
     dict(),
     dict(option="noslip_iterations='3'"),
     dict(joint="stiffness='1 2' damping='0 2'"),
-    dict(actuator="<motor cranksite='tip' slidersite='world' cranklength='1' armature='.1' damping='.1'/>"),
+    dict(actuator="<motor cranksite='tip' slidersite='world' cranklength='1'/>"),
     dict(tendon=FIXED.format("armature='1' stiffness='1 2' damping='1 2'")),
     dict(tendon=BRANCHING.format(""), world=SWING, actuator="<motor joint='w' armature='1'/>"),
     *(dict(option=f"integrator='{name}'") for name in ("Euler", "RK4", "implicit", "implicitfast")),
