@@ -6,10 +6,12 @@ of which a maximum is taken. Of what a narrow phase decides inside one contact (
 whether its normal turned round.
 """
 
+import dataclasses
 from dataclasses import replace
 from functools import singledispatch
 from typing import cast
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -21,6 +23,7 @@ from ukemi.constraints.contacts import contact_parameters, mixing_code
 from ukemi.constraints.rows import placed, row_kinds, scalar_blocks
 from ukemi.constraints.softness import softness_code
 from ukemi.errors import InputError
+from ukemi.laws.conic.law import Conic
 from ukemi.laws.method import Method
 from ukemi.laws.rigid import boxes, impulses
 from ukemi.laws.rigid.lcp import LCP
@@ -81,6 +84,36 @@ def _(method: LCP, model: Model, state: State, inputs: Input) -> tuple[State, Ar
         solved = solved & determined(method, scene)
     codes += [_clamp_code(model, moved.act), jnp.where(solved, 0, -1)[None]]
     return moved, jnp.concatenate([code.astype(jnp.int64) for code in codes])
+
+
+@step_with_mode.register
+def _(method: Conic, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
+    """Which contacts and limits push is no mode here: κ joins them smoothly."""
+    here, guide = method.start(model, state, inputs)
+    found, facts, far = method._motion(here, guide)
+    moved, known = method._after(state, inputs, here, guide, found, facts, far), found[1]
+    codes = [_quaternion_code(model, state.q), _actuator_code(model, state, inputs, here.kin)]
+    if model.options.layout.fluid:
+        codes.append(fluid_pieces(model, here.kin, state.v))
+    heads, first = known.on[0] * pack(known.bounce, known.deep), len(known.bounce) - len(known.origin)
+    codes.append(heads[:first])
+    if len(known.origin):
+        near = jax.tree.map(lambda x: x[: len(known.origin)], known.contacts._replace(overflow=None, failed=None))
+        near = near._replace(active=known.on[0][first:])
+        codes.append(_by_pair(model, near, heads[first:], mixing_code(model)[near.pair]))
+    codes += [_clamp_code(model, moved.act), jnp.where(facts[1], 0, -1)[None]]
+    return moved, jnp.concatenate([code.astype(jnp.int64) for code in codes])
+
+
+def tightly(method: Conic) -> Conic:
+    """The same law, solved to rounding: within 1e-4 κ of the path, where its steps end, slopes are off by 1e-6."""
+
+    class Tightly(type(method)):
+        def _settings(self, here):
+            settings = super()._settings(here)
+            return settings._replace(iterations=2 * settings.iterations, near=1e-7, polish=True)
+
+    return Tightly(**{field.name: getattr(method, field.name) for field in dataclasses.fields(method)})
 
 
 def _mode(method: Soft, model: Model, state: State, inputs: Input, motion: Motion) -> Array:

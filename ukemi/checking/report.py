@@ -13,12 +13,13 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.checking.contact_states import QUICK, random_states
-from ukemi.checking.modes import has_modes, step_with_mode
+from ukemi.checking.modes import has_modes, step_with_mode, tightly
 from ukemi.checking.perturbations import CLOSED, Point, coordinates, draw_directions, move
 from ukemi.collide.detect import detect
 from ukemi.errors import InputError
 from ukemi.implicit.rules import Exact
 from ukemi.laws.checks import check_method
+from ukemi.laws.conic.law import Conic
 from ukemi.laws.method import Method
 from ukemi.laws.soft.law import Soft
 from ukemi.mechanics.kinematics import difference, of_state
@@ -242,6 +243,9 @@ def check_gradients(
         raise InputError(f"check_gradients compares Exact derivatives; those of {method.gradient!r} differ on purpose.")
     if model.options.timestep.dtype != jnp.float64:
         raise InputError("check_gradients needs float64: set JAX_ENABLE_X64=1 before the model is loaded.")
+    title = f"{model.name or 'model'}, {type(method).__name__}"
+    if isinstance(method, Conic):
+        method = tightly(method)
     states = random_states(model, samples, seed, method)
     results = {name: GroupResult(name) for name in coordinates(Point(model, *states[0]))}
     touching = undetermined = unsolved = 0
@@ -253,7 +257,6 @@ def check_gradients(
             _note(results, comparison)
         if progress:
             progress(k + 1, samples)
-    title = f"{model.name or 'model'}, {type(method).__name__}"
     return GradientReport(title, samples, touching, undetermined, unsolved, list(results.values()))
 
 
