@@ -10,6 +10,7 @@ import pytest
 
 import ukemi as uk
 from tests.scenes.cones import SCENES, count, moved, outcome, settled
+from tests.scenes.reports import check
 from tests.scenes.slow import few
 from ukemi.laws.conic.relaxed import Relaxed
 from ukemi.laws.method import columns
@@ -183,3 +184,10 @@ def test_rigid_contact_takes_the_derivative_of_its_own_central_path():
     agree(pushed, wanted[:, model.nv :], 1e-6)
     plain, ruled = (uk.step(model, at, ctrl, law) for law in (uk.LCP(), law_of(0.0)))
     assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(ruled), strict=True))
+
+
+@pytest.mark.parametrize("kind", few([uk.NCP, uk.Maximal], uk.NCP))
+@pytest.mark.parametrize("name", few(["hopper", "box", "quadruped"], "hopper"))
+def test_the_report_covers_them(kind, name):
+    """At the default κ, of states that press with thousands of times the weight, too: there rounding is refined away."""
+    check(name, "joints.damping" if name != "box" else "bodies.mass", "geoms.size", method=kind(), share=0.4)

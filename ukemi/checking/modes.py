@@ -23,8 +23,11 @@ from ukemi.constraints.contacts import contact_parameters, mixing_code
 from ukemi.constraints.rows import placed, row_kinds, scalar_blocks
 from ukemi.constraints.softness import softness_code
 from ukemi.errors import InputError
+from ukemi.laws.conic.derivative import system_at
 from ukemi.laws.conic.law import Conic
+from ukemi.laws.conic.newton import condition
 from ukemi.laws.method import Method
+from ukemi.laws.momentum import free_motion
 from ukemi.laws.rigid import boxes, impulses
 from ukemi.laws.rigid.lcp import LCP
 from ukemi.laws.rigid.memory import recalled
@@ -39,6 +42,7 @@ from ukemi.mechanics.kinematics import Kinematics, velocities
 from ukemi.model.records import Input, Model, State
 from ukemi.model.tree import BALL
 
+BLURRED = 1e12  # condition of a conic step from which on rounding is seen in derivatives
 DEGENERATE = 1e-7  # singular values of a scaled system that are zero but for rounding
 ASKEW = np.array([0.36, 0.55, 0.75])  # a direction that no geometry singles out
 
@@ -101,7 +105,10 @@ def _(method: Conic, model: Model, state: State, inputs: Input) -> tuple[State, 
         near = jax.tree.map(lambda x: x[: len(known.origin)], known.contacts._replace(overflow=None, failed=None))
         near = near._replace(active=known.on[0][first:])
         codes.append(_by_pair(model, near, heads[first:], mixing_code(model)[near.pair]))
-    codes += [_clamp_code(model, moved.act), jnp.where(facts[1], 0, -1)[None]]
+    at, (z, _) = (method.mechanics, method._kinds(model)), found
+    system = system_at(at, z, known, guide.ahead, here, model.options.timestep, method.path(z.v.dtype))
+    sharp = condition(system, free_motion(here, model.options.timestep).M) < BLURRED
+    codes += [_clamp_code(model, moved.act), jnp.where(facts[1] & sharp, 0, -1)[None]]
     return moved, jnp.concatenate([code.astype(jnp.int64) for code in codes])
 
 

@@ -198,7 +198,7 @@ class GradientReport:
             end = "Nothing could be compared."
         title = f"{self.title}: {self.states} states, {self.touching} in contact"
         if self.undetermined:
-            title += f", {self.undetermined} left out, where the step has no derivative"
+            title += f", {self.undetermined} left out, where the step has no derivative that rounding leaves"
         if self.unsolved:
             title += f", {self.unsolved} left out, where the solver did not converge (see Soft.iterations and solver)"
         return "\n".join([title, *lines, end])
@@ -217,7 +217,8 @@ def check_gradients(
     Every coordinate of the state, every input and every parameter takes part, in random directions. A direction
     counts at a state only where all points of the differences share one discrete mode (which contacts act, stick or
     slip, which limits are reached) and where the differences agree among themselves; how many do not is in the report.
-    So is the number of states where a rigid law leaves the velocities open, and where the solver that the model or the
+    So is the number of states where a rigid law leaves the velocities open or rounding shows in derivatives (overlaps
+    and limits pressed by thousands of times the weight make stiff steps), and where the solver that the model or the
     method asks for did not converge: there derivatives are those of a nearby step. It needs float64.
 
     Args:

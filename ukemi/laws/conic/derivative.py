@@ -25,7 +25,7 @@ def rule(mechanics: Mechanics, kinds: RowKinds, found: tuple[Point, Known], args
     change = pushforward(lambda moved: _left(at, z, known, guide.ahead, *moved)[0], tuple(moving), tangents[:3])
     if change is None:
         return None
-    return newton.solver(_system(at, z, known, guide.ahead, *moving))(change)[0], zero_tangent(known)
+    return newton.solver(system_at(at, z, known, guide.ahead, *moving), refined=True)(change)[0], zero_tangent(known)
 
 
 def end_of(here: Here, v: Array, duration: Array, known: Known, ahead: Array | None) -> Frame:
@@ -48,7 +48,7 @@ def _left(at: tuple[Mechanics, RowKinds], z: Point, known: Known, ahead, here: H
     return residual(own, z, wants, known.on, mechanics.left(here, end, duration, f)), wants
 
 
-def _system(at, z: Point, known: Known, ahead, here: Here, duration: Array, path: Path) -> newton.System:
+def system_at(at, z: Point, known: Known, ahead, here: Here, duration: Array, path: Path) -> newton.System:
     """The residual's slope at a solution, in the unknowns."""
     (mechanics, kinds), wants = at, _left(at, z, known, ahead, here, duration, path)[1]
     own = layout(here.model, kinds)

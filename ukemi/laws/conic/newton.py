@@ -37,6 +37,7 @@ class System(NamedTuple):
     on: tuple[Array, Array]  # heads and cones that count
     slopes: Slopes
     found: Elimination
+    M: Array  # (nv, nv) slope of the force but for the cones' part
     matrix: Array  # (nv + hold, nv + hold)
 
 
@@ -56,25 +57,46 @@ def system(layout: Layout, point: Cones, head: Array, asked: Asked, on, M: Array
         mobility = (slopes.held * slopes.holds).sum(-1).max()
         loose = LOOSE * jnp.where(mobility > 0, mobility * nv / jnp.trace(M), 1.0)
         W = jnp.block([[W, -slopes.holds.T], [slopes.held, loose * jnp.eye(len(slopes.held), dtype=W.dtype)]])
-    return System(layout, point, head, asked, on, slopes, found, W)
+    return System(layout, point, head, asked, on, slopes, found, M, W)
 
 
-def solver(system: System) -> Callable[[Imbalance], tuple[Point, Array]]:
-    """Function of an imbalance: the change (Point) that a Newton step makes, and that of ξ₀ (K,)."""
-    layout, point, head, asked, (heads, rubs), slopes, found, matrix = system
+def condition(system: System, M: Array) -> Array:
+    """Condition number () of the matrix, of velocities times the roots of masses: M is M̂ (nv, nv)."""
+    sizes = jnp.sqrt(jnp.diagonal(M))  # as roots of energies, whatever the units
+    scale = jnp.concatenate([1 / sizes, jnp.ones(len(system.matrix) - len(sizes))])
+    return jnp.linalg.cond(scale[:, None] * system.matrix * scale)
+
+
+def solver(system: System, *, refined: bool = False) -> Callable[[Imbalance], tuple[Point, Array]]:
+    """Function of an imbalance: the change (Point) that a Newton step makes, and that of ξ₀ (K,).
+
+    refined: what rounding leaves of the force is solved for once more. A contact that presses with γ adds γ²/κ to the
+    matrix, beside which masses lose digits.
+    """
+    layout, point, head, asked, (heads, rubs), slopes, found, M, matrix = system
     solve, nv = factored(matrix), slopes.gap.shape[1]
+
+    def pulled(gamma: Array, y: Array) -> Array:
+        return gamma @ slopes.heads + y.reshape(-1) @ slopes.rubs.reshape(y.size, nv)
+
+    def reduced(a: Array, c: Array, force: Array, held: Array) -> tuple[Array, ...]:
+        """Changes of velocities, of the impulses of equalities, of heads and of cones."""
+        out = solve(jnp.concatenate([pulled(a, c) - force, -held]))
+        dv, nearer, slid = out[:nv], slopes.gap @ out[:nv], slopes.slip @ out[:nv]
+        gamma = jnp.where(heads, a - found.p * nearer, 0.0)
+        by_head = found.b * owned(layout, found.p * nearer)[:, None] + found.f * owned(layout, nearer)[:, None]
+        return dv, out[nv:], gamma, c + _apply(found.E, slid) - by_head
 
     def step(off: Imbalance) -> tuple[Point, Array]:
         a, c = cones.constants(point, found, off.products)
         a = jnp.where(heads, a - found.e * off.slack, 0.0)
         c = jnp.where(rubs[:, None], c + _apply(found.E, off.slip) + found.b * owned(layout, a)[:, None], 0.0)
-        right = a @ slopes.heads + c.reshape(-1) @ slopes.rubs.reshape(c.size, nv) - off.force
-        out = solve(jnp.concatenate([right, -off.held]))
-        dv, held = out[:nv], out[nv:]
+        dv, held, gamma, y = out = reduced(a, c, off.force, off.held)
+        if refined:
+            left = off.force + M @ dv - pulled(gamma, y) - held @ slopes.holds
+            more = reduced(jnp.zeros_like(a), jnp.zeros_like(c), left, off.held + slopes.held @ dv)
+            dv, held, gamma, y = (x + dx for x, dx in zip(out, more, strict=True))
         nearer, slid = slopes.gap @ dv, slopes.slip @ dv
-        gamma = jnp.where(heads, a - found.p * nearer, 0.0)
-        by_head = found.b * owned(layout, found.p * nearer)[:, None] + found.f * owned(layout, nearer)[:, None]
-        y = c + _apply(found.E, slid) - by_head
         du = jnp.where(rubs[:, None], slid + off.slip, 0.0)
         d_head = owned(layout, gamma)
         less = off.products._replace(first=off.products.first - owned(layout, asked.fade * nearer))

@@ -34,10 +34,7 @@ def record(settings: Settings, task: Task, turns: int) -> Search:
             task.layout, found.point.cones, found.head, found.asked, found.known.on, found.M, found.slopes
         )
         distance = off_path(task, found, jnp.zeros_like(now.excess))
-        sizes = jnp.sqrt(jnp.diagonal(task.free.M))  # as roots of energies, whatever the units
-        nv = len(sizes)
-        scale = jnp.concatenate([1 / sizes, jnp.ones(len(system.matrix) - nv)])
-        condition = jnp.linalg.cond(scale[:, None] * system.matrix * scale)
+        condition = newton.condition(system, task.free.M)
         return after, Search(now.residual * now.speed, distance, condition, now.start, now.total, now.solved)
 
     return lax.scan(go_on, blank(task), None, length=turns)[1]

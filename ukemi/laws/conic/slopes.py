@@ -61,7 +61,7 @@ def jacobian(kinds: RowKinds, z: Point, known: Known, ahead, here: Here, duratio
     gaps = jnp.where(known.bounce[:, None], of_heads(own, moves), heads)
     slopes = Slopes(duration * gaps, slips, held, heads, rubs, held)
     head = cone_heads(own, z, wants, known.on[1])
-    step = newton.solver(newton.system(own, z.cones, head, wants, known.on, M, slopes))
+    step = newton.solver(newton.system(own, z.cones, head, wants, known.on, M, slopes), refined=True)
     # in the state and the controls
     force = missing_slopes(here, (z.v - here.v) / duration, free.M, free.velocity)
     off = _of_start(kinds, here, known, start, at, C, duration, ahead, wants.fade)
