@@ -189,5 +189,5 @@ def test_rigid_contact_takes_the_derivative_of_its_own_central_path():
 @pytest.mark.parametrize("kind", few([uk.NCP, uk.Maximal], uk.NCP))
 @pytest.mark.parametrize("name", few(["hopper", "box", "quadruped"], "hopper"))
 def test_the_report_covers_them(kind, name):
-    """At the default κ, of states that press with thousands of times the weight, too: there rounding is refined away."""
+    """At the default κ, of states that press with thousands of times the weight, too."""
     check(name, "joints.damping" if name != "box" else "bodies.mass", "geoms.size", method=kind(), share=0.4)

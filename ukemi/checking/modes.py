@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.collide.detect import Contacts
+from ukemi.collide.detect import Contacts, reach_of_pairs
 from ukemi.collide.primitives import points_of
 from ukemi.constraints.block import Frame, Side
 from ukemi.constraints.contacts import contact_parameters, mixing_code
@@ -39,6 +39,7 @@ from ukemi.maths.codes import between, pack
 from ukemi.mechanics.fluid import fluid_pieces
 from ukemi.mechanics.forces import actuation, next_activation, passive
 from ukemi.mechanics.kinematics import Kinematics, velocities
+from ukemi.mechanics.transmissions import gripping
 from ukemi.model.records import Input, Model, State
 from ukemi.model.tree import BALL
 
@@ -78,9 +79,7 @@ def _(method: LCP, model: Model, state: State, inputs: Input) -> tuple[State, Ar
     here = method.here(model, state, inputs)
     z, facts = method.impulses(here, state)
     moved, solved = method._after(state, inputs, here, z, facts), facts[1]
-    codes = [_quaternion_code(model, state.q), _actuator_code(model, state, inputs, here.kin)]
-    if model.options.layout.fluid:
-        codes.append(fluid_pieces(model, here.kin, state.v))
+    codes = _codes_of_forces(model, state, inputs, here.kin, here.contacts)
     if row_kinds(model).total:
         sides = replace(recalled(state), rows=z.side)
         scene = impulses.scene(method._stepping, here, model.options.timestep, sides)
@@ -96,9 +95,7 @@ def _(method: Conic, model: Model, state: State, inputs: Input) -> tuple[State, 
     here, guide = method.start(model, state, inputs)
     found, facts, far = method._motion(here, guide)
     moved, known = method._after(state, inputs, here, guide, found, facts, far), found[1]
-    codes = [_quaternion_code(model, state.q), _actuator_code(model, state, inputs, here.kin)]
-    if model.options.layout.fluid:
-        codes.append(fluid_pieces(model, here.kin, state.v))
+    codes = _codes_of_forces(model, state, inputs, here.kin, here.contacts)
     heads, first = known.on[0] * pack(known.bounce, known.deep), len(known.bounce) - len(known.origin)
     codes.append(heads[:first])
     if len(known.origin):
@@ -130,9 +127,7 @@ def _mode(method: Soft, model: Model, state: State, inputs: Input, motion: Motio
     frame = Frame(model, kin, velocity, q, v, contacts)
     rows = constraint_rows(frame, kinds)
     x = rows.J @ motion.acceleration - rows.aref
-    codes = [_quaternion_code(model, q), _actuator_code(model, state, inputs, kin)]
-    if model.options.layout.fluid:
-        codes.append(fluid_pieces(model, kin, v))
+    codes = _codes_of_forces(model, state, inputs, kin, contacts)
     pieces, of_contacts = penalty_pieces(kinds, rows.penalty, x)
     for block, own in placed(scalar_blocks(frame)):
         soft = softness_code(model, block.solref, block.solimp, block.depth - block.margin)
@@ -208,7 +203,19 @@ def determined(method: LCP, scene: impulses.Scene) -> Array:
     return ~((size < DEGENERATE) & (seen > DEGENERATE)).any()
 
 
-# ---- actuators and rotations -----------------------------------------------------------------------------------------
+# ---- forces that are not constraints ---------------------------------------------------------------------------------
+
+
+def _codes_of_forces(model: Model, state: State, inputs: Input, kin: Kinematics, contacts: Contacts) -> list[Array]:
+    """Pieces of actuators, rotations and the fluid, and what is gripped."""
+    codes = [_quaternion_code(model, state.q), _actuator_code(model, state, inputs, kin)]
+    if model.options.layout.fluid:
+        codes.append(fluid_pieces(model, kin, state.v))
+    if gripping(model.actuators.layout).any() and model.pairs.layout.groups:
+        margin, gap = reach_of_pairs(model)
+        near = contacts.distance < (margin + gap)[contacts.pair]
+        codes.append(_by_pair(model, contacts._replace(active=near), near))
+    return codes
 
 
 def _quaternion_code(model: Model, q: Array) -> Array:

@@ -12,6 +12,7 @@ TRANSMISSIONS = {
     int(mujoco.mjtTrn.mjTRN_JOINT): "joint",
     int(mujoco.mjtTrn.mjTRN_JOINTINPARENT): "jointinparent",
     int(mujoco.mjtTrn.mjTRN_SITE): "site",
+    int(mujoco.mjtTrn.mjTRN_BODY): "body",
     int(mujoco.mjtTrn.mjTRN_SLIDERCRANK): "slidercrank",
     int(mujoco.mjtTrn.mjTRN_TENDON): "tendon",
 }
@@ -80,7 +81,7 @@ def _wraps(m, servo) -> np.ndarray:
         matched = m.actuator_gainprm[k, 0] == -m.actuator_biasprm[k, 1]
         target, reference = m.actuator_trnid[k]
         transmission = TRANSMISSIONS[int(m.actuator_trntype[k])]
-        if transmission in ("tendon", "slidercrank"):
+        if transmission in ("tendon", "slidercrank", "body"):
             rotation = False
         elif transmission == "site":
             rotation = reference >= 0 and not np.any(m.actuator_gear[k, :3])

@@ -26,7 +26,7 @@ def _values(kind: type, prefix: str, names: str) -> frozenset[int]:
     return frozenset(int(getattr(kind, prefix + name)) for name in names.split())
 
 
-TRANSMISSIONS = _values(_Trn, "mjTRN_", "JOINT JOINTINPARENT SITE TENDON SLIDERCRANK")
+TRANSMISSIONS = _values(_Trn, "mjTRN_", "JOINT JOINTINPARENT SITE TENDON SLIDERCRANK BODY")
 ACTIVATIONS = _values(_Dyn, "mjDYN_", "NONE INTEGRATOR FILTER FILTEREXACT MUSCLE")
 GAINS = _values(_Gain, "mjGAIN_", "FIXED AFFINE MUSCLE")
 BIASES = _values(_Bias, "mjBIAS_", "NONE AFFINE MUSCLE")
@@ -176,8 +176,7 @@ def _actuator_types(m: mujoco.MjModel, i: int) -> Iterator[str]:
         yield "plugin"
         return  # its types say nothing
     if m.actuator_trntype[i] not in TRANSMISSIONS:
-        kind = _enum(_Trn, m.actuator_trntype[i], "mjTRN_")
-        yield f"transmission '{'body (adhesion)' if kind == 'body' else kind}'"
+        yield f"transmission '{_enum(_Trn, m.actuator_trntype[i], 'mjTRN_')}'"
     if m.actuator_dyntype[i] not in ACTIVATIONS:
         yield f"dynamics type '{_enum(_Dyn, m.actuator_dyntype[i], 'mjDYN_')}'"
     if m.actuator_gaintype[i] not in GAINS:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ukemi.collide.detect import Contacts, detect
+from ukemi.constraints.adhesion import grips
 from ukemi.constraints.block import Frame
 from ukemi.mechanics.forces import Actuation, Passive, actuation, passive
 from ukemi.mechanics.forces import applied as applied_wrenches
@@ -24,27 +25,29 @@ class Here(NamedTuple):
     act: Array
     warm: Array  # (nv,) where the solver starts; it does not change what the solver finds
     inputs: Input
+    ahead: Array | None  # distance beyond margins, one or per pair, from which on contacts are known [m]
 
 
 def here_of(model: Model, state: State, inputs: Input, ahead: Array | None = None) -> Here:
     """Kinematics and contacts of a state, of those up to `ahead` beyond their margin too."""
-    kin = of_state(model, state, inputs)
-    return here_at(model, state, inputs, kin, detect(model, kin, ahead))
+    return here_at(model, state, inputs, of_state(model, state, inputs), ahead)
 
 
-def here_at(model: Model, state: State, inputs: Input, kin: Kinematics, contacts: Contacts) -> Here:
-    """The same where kinematics and contacts are known."""
+def here_at(model: Model, state: State, inputs: Input, kin: Kinematics, ahead: Array | None) -> Here:
+    """The same where the kinematics are known."""
     warm = state.cache.acceleration
     if "warmstart" in model.options.layout.disabled:
         warm = jnp.zeros_like(warm)
-    return Here(model, kin, contacts, state.q, state.v, state.act, lax.stop_gradient(warm), inputs)
+    contacts, warm = detect(model, kin, ahead), lax.stop_gradient(warm)
+    return Here(model, kin, contacts, state.q, state.v, state.act, warm, inputs, ahead)
 
 
 def forces(here: Here) -> tuple[Passive, Actuation]:
     """Passive and actuator forces."""
-    model, kin, _, q, v, act, _, inputs = here
+    model, kin, contacts, q, v, act, _, inputs, ahead = here
     rest = passive(model, kin, q, v)
-    return rest, actuation(model, kin, q, v, act, cast(Array, inputs.ctrl), rest.held)  # `as_input` fills ctrl
+    ctrl = cast(Array, inputs.ctrl)  # `as_input` fills it
+    return rest, actuation(model, kin, q, v, act, ctrl, rest.held, grips(model, kin, contacts, ahead))
 
 
 def applied(here: Here) -> Array:

@@ -27,7 +27,7 @@ def missing_slopes(here: Here, e: Array, M: Array, velocity: Velocities) -> Arra
 
 def damped_slopes(x: Array, here: Here) -> Array:
     """Slopes (nv, 2nv + na + nu) of D x."""
-    model, kin, _, q, v, act, _, inputs = here
+    model, kin, _, q, v, act, _, inputs, _ = here
     if has_constant_damping(model):
         return -jnp.concatenate(damping_slopes(model, kin, q, v, act, cast(Array, inputs.ctrl), x), -1)
     return jnp.concatenate(columns_of(partial(damped, x), here), -1)

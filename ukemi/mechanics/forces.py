@@ -38,13 +38,17 @@ class Actuation(NamedTuple):
         return ((x @ self.moment.T) * self.slope) @ self.moment
 
 
-def actuation(model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctrl: Array, held: Array) -> Actuation:
-    """Actuator forces; `held` (nv,) is gravity compensation that counts as actuator force."""
+def actuation(
+    model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctrl: Array, held: Array, grips: Array | None = None
+) -> Actuation:
+    """Actuator forces; `held` (nv,) is gravity compensation that counts as actuator force, `grips`: see
+    `transmission`.
+    """
     disabled = model.options.layout.disabled
     if not model.nu:  # MuJoCo then leaves out `held`, too
         none, empty = jnp.zeros(0, q.dtype), jnp.zeros((0, model.nv), q.dtype)
         return Actuation(none, none, none, empty, jnp.zeros_like(act), jnp.zeros_like(v), none)
-    length, moment = transmission(model, kin, q)
+    length, moment = transmission(model, kin, q, grips)
     velocity = moment @ v
     if "actuation" in disabled:
         none = jnp.zeros_like(length)

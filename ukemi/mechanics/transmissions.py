@@ -15,8 +15,8 @@ from ukemi.model.records import Model
 from ukemi.model.tree import BALL, FREE
 
 
-def transmission(model: Model, kin: Kinematics, q: Array) -> tuple[Array, Array]:
-    """Length (nu,) and moment (nu, nv) of every actuator."""
+def transmission(model: Model, kin: Kinematics, q: Array, grips: Array | None = None) -> tuple[Array, Array]:
+    """Length (nu,) and moment (nu, nv) of every actuator; grips: moments of those that grip, else nothing touches."""
     layout, tree = model.actuators.layout, model.tree
     kinds = np.array(layout.transmission)
     of_joint = at_joints(layout)
@@ -32,6 +32,11 @@ def transmission(model: Model, kin: Kinematics, q: Array) -> tuple[Array, Array]
         (_crank_transmission, kinds == "slidercrank"),
     ]
     parts, order = [], []
+    index = np.nonzero(gripping(layout))[0]
+    if len(index):
+        rows = jnp.zeros((len(index), model.nv), q.dtype) if grips is None else grips
+        parts.append((jnp.zeros(len(index), q.dtype), rows))
+        order.append(index)
     for function, mask in classes:
         index = np.nonzero(mask)[0]
         if len(index):
@@ -45,6 +50,11 @@ def transmission(model: Model, kin: Kinematics, q: Array) -> tuple[Array, Array]
 def at_joints(layout: ActuatorLayout) -> np.ndarray:
     """Which actuators (nu,) act on a joint."""
     return np.isin(np.array(layout.transmission, str), ("joint", "jointinparent"))
+
+
+def gripping(layout: ActuatorLayout) -> np.ndarray:
+    """Which actuators (nu,) press a body onto what it touches."""
+    return np.array(layout.transmission, str) == "body"
 
 
 def at_tendons(layout: ActuatorLayout) -> np.ndarray:

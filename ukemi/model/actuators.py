@@ -36,8 +36,8 @@ class Actuators(eqx.Module):
 class ActuatorLayout(Static):
     """What each actuator acts on and how."""
 
-    transmission: tuple[str, ...]  # joint, jointinparent, site, tendon or slidercrank
-    target: np.ndarray  # (nu, 2) joint, tendon or site (of a crank), reference or slider site or -1
+    transmission: tuple[str, ...]  # joint, jointinparent, site, tendon, slidercrank or body
+    target: np.ndarray  # (nu, 2) joint, tendon, body or site (of a crank), reference or slider site or -1
     dynamics: tuple[str, ...]  # none, integrator, filter, filterexact, muscle
     muscle_gains: np.ndarray  # (nu,) bool: the gain is a muscle's
     muscle_biases: np.ndarray  # (nu,) bool

@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.collide.detect import Contacts, detect
+from ukemi.constraints.adhesion import grips
 from ukemi.constraints.block import Block, Frame, RowKind
 from ukemi.constraints.rows import present, row_kinds
 from ukemi.constraints.tendons import TENDON_LIMITS
@@ -19,6 +20,7 @@ from ukemi.mechanics.dynamics import gravity
 from ukemi.mechanics.forces import Actuation, actuation, passive
 from ukemi.mechanics.kinematics import Kinematics, Velocities, accumulate, of_state, velocities
 from ukemi.mechanics.tendons.paths import Lengths, tendon_lengths
+from ukemi.mechanics.transmissions import gripping
 from ukemi.model.records import Input, Model, State
 from ukemi.observe.frames import Frames, frames_at
 
@@ -131,8 +133,10 @@ class Scene:
     def actuation(self) -> Actuation:
         """What the actuators do."""
         model, state = self.model, self.state
-        held = passive(model, self.kin, state.q, state.v).held
-        return actuation(model, self.kin, state.q, state.v, state.act, cast(Array, self.inputs.ctrl), held)
+        held, ctrl, grip = passive(model, self.kin, state.q, state.v).held, cast(Array, self.inputs.ctrl), None
+        if gripping(model.actuators.layout).any():
+            grip = grips(model, self.kin, detect(model, self.kin))
+        return actuation(model, self.kin, state.q, state.v, state.act, ctrl, held, grip)
 
     # ---- acceleration ---------------------------------------------------------------------------------------------
 

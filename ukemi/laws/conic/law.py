@@ -182,7 +182,7 @@ class Conic(Method):
         ahead = None
         if model.pairs.layout.groups:
             ahead = lax.stop_gradient(compact(covered)(model, kin, state.v) + self.ahead)
-        here = here_at(model, state, inputs, kin, detect(model, kin, ahead))
+        here = here_at(model, state, inputs, kin, ahead)
         return here, Guide(ahead, recalled(state))
 
     def _motion(self, here: Here, guide: Guide) -> tuple[tuple[Point, Known], tuple[Array, Array], Array | bool]:
@@ -199,7 +199,7 @@ class Conic(Method):
         dtype, far = here.v.dtype, False
         if guide.ahead is not None:
             guide = guide._replace(ahead=guide.ahead + rule.width)
-            here = here._replace(contacts=detect(here.model, here.kin, guide.ahead))
+            here = here._replace(contacts=detect(here.model, here.kin, guide.ahead), ahead=guide.ahead)
             far = here.contacts.overflow
         path = Path(jnp.asarray(rule.kappa, dtype), jnp.asarray(rule.width, dtype))
         found, (_, solved) = self.solved(here, guide, path)

@@ -139,7 +139,9 @@ def _poses(model: Model, inputs: Input, q: Array, ahead: float) -> tuple[Kinemat
 
 
 def _instant(model: Model, inputs: Input, kin: Kinematics, contacts: Contacts, q: Array, v: Array) -> Here:
-    return Here(model, kin, contacts, q, v, jnp.zeros(model.na, v.dtype), jnp.zeros_like(v), inputs)
+    return Here(
+        model, kin, contacts, q, v, jnp.zeros(model.na, v.dtype), jnp.zeros_like(v), inputs, jnp.asarray(TOUCH, v.dtype)
+    )
 
 
 # ---- the time of impact ----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi import values
-from ukemi.collide.detect import Contacts, detect, unsound
+from ukemi.collide.detect import Contacts, unsound
 from ukemi.collide.sweep.motion import covered
 from ukemi.constraints.rows import row_kinds
 from ukemi.errors import GradientError, InputError
@@ -102,7 +102,7 @@ class LCP(Method):
     def here(self, model: Model, state: State, inputs: Input) -> Here:
         """Kinematics and contacts of a state, of those that may close within the step too."""
         kin = of_state(model, state, inputs)
-        return here_at(model, state, inputs, kin, detect(model, kin, self._ahead(model, kin, state.v)))
+        return here_at(model, state, inputs, kin, self._ahead(model, kin, state.v))
 
     def _ahead(self, model: Model, kin: Kinematics, v: Array) -> Array | None:
         """Distances (pairs,) from which on contacts count."""

@@ -175,8 +175,9 @@ class Soft(Method):
     def _from_distance(self, ahead: FromDistance, here: Here, a: Array, implicit: Integrator | None):
         """What the softened law finds, where, and its rows: the same state, but contacts act from a distance."""
         kinds = row_kinds(here.model, self._cone(here.model), ahead)
-        near = detect(here.model, here.kin, jnp.asarray(ahead.width, a.dtype))
-        far = here._replace(contacts=near, warm=lax.stop_gradient(a))
+        width = jnp.asarray(ahead.width, a.dtype)
+        near = detect(here.model, here.kin, width)
+        far = here._replace(contacts=near, warm=lax.stop_gradient(a), ahead=width)
         return self._balance(kinds, implicit, far), far, kinds
 
     def _balance(self, kinds: RowKinds, implicit: Integrator | None, here: Here):
@@ -194,7 +195,7 @@ class Soft(Method):
         return _look_inside(self, model, state, inputs)
 
     def _forward(self, kinds: RowKinds, here: Here) -> Forward:
-        model, kin, contacts, q, v, act, _, inputs = here
+        model, kin, contacts, q, v, act, _, inputs, _ = here
         dyn = smooth(model, kin, v)
         rest, drive = forces(here)
         tau = rest.qfrc + drive.qfrc + applied_wrenches(model, kin, inputs, v) - dyn.bias

@@ -63,8 +63,9 @@ def settle(kinds: RowKinds, model: Model, contacts: Contacts, problem: Problem, 
     def sweep(k, at: _Sweeping) -> _Sweeping:
         first = lax.stop_gradient(_softness_cost(kinds, rows.penalty, force, x))
         at = at._replace(gain=jnp.where(k == 0, first, 0.0))
-        at = lax.fori_loop(0, kinds.rub, partial(_visit_row, kinds, friction), at)
-        if kinds.dim > 1:
+        if kinds.rub:
+            at = lax.fori_loop(0, kinds.rub, partial(_visit_row, kinds, friction), at)
+        if kinds.contacts and kinds.dim > 1:
             visit = _visit_cone if kinds.cone == "elliptic" else _visit_pyramid
             at = lax.fori_loop(0, kinds.contacts, partial(visit, kinds, friction), at)
         return at._replace(done=at.gain < tolerance)
