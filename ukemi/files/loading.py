@@ -9,6 +9,7 @@ from ukemi.collide.kinds import OTHER
 from ukemi.errors import ModelFileError, UnsupportedModelError
 from ukemi.files import pairs, sensing, solids
 from ukemi.files.actuators import actuators
+from ukemi.files.decomposing import CONCAVITY, decomposed
 from ukemi.files.limits import limit_rows
 from ukemi.files.looks import looks
 from ukemi.files.ranges import meaningless
@@ -29,21 +30,29 @@ EQUALITIES = {
 }
 
 
-def load(source, *, contacts: int | None = None) -> records.Model:
+def load(source, *, contacts: int | None = None, decompose: bool | float = False) -> records.Model:
     """Load a robot; whatever would change its motion and is not supported is refused by name, all at once.
 
     Args:
         source: MJCF or URDF path, XML text, `mujoco.MjModel`, `mujoco.MjSpec`, or the name of a built-in model.
         contacts: how many contact points a step can hold, instead of the number derived from the model; when more
             arise, the nearest are kept and the overflow bit of `State.status` is set.
+        decompose: split colliding meshes that are not convex into convex parts, which are kept in the folder of
+            `enable_cache`; a number is how far parts may be from convex, as a share of the mesh's size (0.05 if True).
+            It needs the extra `ukemi[decompose]`. Left out, meshes collide by their convex hulls.
 
     Raises:
         ModelFileError: the file is missing or malformed, or holds values that mean nothing.
+        InputError: an argument means nothing, or an extra that it needs is not installed.
         UnsupportedModelError: it holds elements that would change the motion and are not supported.
     """
     if contacts is not None:
         values.check_count("load", "contacts", contacts)
     m, spec = parse(source)
+    if decompose is not False:
+        concavity = CONCAVITY if decompose is True else decompose
+        values.check_number("load", "decompose", concavity, lambda x: 0.01 <= x <= 1, "must be between 0.01 and 1")
+        m, spec = decomposed(m, spec, float(concavity), _title(m))
     elements = unsupported(m)
     if elements:
         raise UnsupportedModelError(elements, source=_title(m))

@@ -1,11 +1,11 @@
 """A robot file as text: bodies and joints, actuators, geoms, equalities, options, and what Ukemi makes of them."""
 
-from itertools import pairwise
 
 import mujoco
 import numpy as np
 
 from ukemi.collide.kinds import KINDS, OTHER
+from ukemi.files.decomposing import hull_excess
 from ukemi.files.support import ignored, unsupported
 
 _LONGEST = 60  # rows of a table before it is cut
@@ -174,15 +174,8 @@ def hull_of(m: mujoco.MjModel, k: int) -> str:
     if m.mesh_graphadr[k] < 0:
         return f"{text}, no hull"
     text += f", hull of {m.mesh_graph[m.mesh_graphadr[k]]}"
-    points = m.mesh_vert[m.mesh_vertadr[k] : m.mesh_vertadr[k] + m.mesh_vertnum[k]].astype(float)
-    faces = m.mesh_face[m.mesh_faceadr[k] : m.mesh_faceadr[k] + m.mesh_facenum[k]]
-    polygons = range(m.mesh_polyadr[k], m.mesh_polyadr[k] + m.mesh_polynum[k])
-    loops = [m.mesh_polyvert[m.mesh_polyvertadr[p] :][: m.mesh_polyvertnum[p]] for p in polygons]
-    fans = np.concatenate([[(loop[0], *pair) for pair in pairwise(loop[1:])] for loop in loops])
-    own, hull = (float(np.linalg.det(points[triangles]).sum() / 6) for triangles in (faces, fans))
-    if not 0 < own <= hull * 1.001:
-        return text
-    return f"{text}, {100 * max(0.0, hull / own - 1):.0f}% larger"
+    excess = hull_excess(m, k)
+    return text if excess is None else f"{text}, {100 * excess:.0f}% larger"
 
 
 def _equalities(m: mujoco.MjModel) -> list[tuple]:

@@ -24,10 +24,10 @@ def enable_cache(folder: str | os.PathLike | None = None) -> Path | None:
     """
     import jax
 
-    chosen = os.environ.get(VARIABLE, "") if folder is None else os.fspath(folder)
-    if folder is None and chosen.lower() in ("off", "0", "no"):
+    chosen = cache_folder(folder)
+    if chosen is None:
         return None
-    place = (Path(chosen).expanduser() if chosen else _user_folder() / "ukemi") / _processor()
+    place = chosen / _processor()
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -36,6 +36,14 @@ def enable_cache(folder: str | os.PathLike | None = None) -> Path | None:
     jax.config.update("jax_compilation_cache_dir", str(place))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", SHORTEST)
     return place
+
+
+def cache_folder(folder: str | os.PathLike | None = None) -> Path | None:
+    """Where what can be made again is kept, which may not be there yet; None if nothing is to be kept."""
+    chosen = os.environ.get(VARIABLE, "") if folder is None else os.fspath(folder)
+    if folder is None and chosen.lower() in ("off", "0", "no"):
+        return None
+    return Path(chosen).expanduser() if chosen else _user_folder() / "ukemi"
 
 
 def _user_folder() -> Path:
