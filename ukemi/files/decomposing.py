@@ -38,12 +38,12 @@ def decomposed(m: mujoco.MjModel, spec: mujoco.MjSpec | None, concavity: float, 
     if not split:
         return m, spec
     _check_references(m, split, where)
-    spec = cast(mujoco.MjSpec, spec.copy())
-    spec.compile()  # which numbers its elements
-    geoms, bodies = {g.id: g for g in spec.geoms}, {b.id: b for b in spec.bodies}
+    own = cast(mujoco.MjSpec, spec.copy())
+    own.compile()  # which numbers its elements
+    geoms, bodies = {g.id: g for g in own.geoms}, {b.id: b for b in own.bodies}
     for g in split:
-        _replace(m, g, spec, geoms[g], bodies[int(m.geom_bodyid[g])], concavity)
-    return spec.compile(), spec
+        _replace(m, g, own, geoms[g], bodies[int(m.geom_bodyid[g])], concavity)
+    return own.compile(), own
 
 
 def hull_excess(m: mujoco.MjModel, k: int) -> float | None:
