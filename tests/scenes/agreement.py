@@ -16,7 +16,7 @@ import ukemi as uk
 from tests.scenes.states import GEOM, Sample, converged, load_sample, random_states, stack
 from ukemi.collide.primitives import PAIRS
 from ukemi.files import source
-from ukemi.laws.here import here_at
+from ukemi.laws.here import Here
 from ukemi.laws.integrators import INTEGRATORS, advance
 from ukemi.laws.soft.law import Motion, Soft, effective
 from ukemi.mechanics.kinematics import geom_frames
@@ -53,7 +53,8 @@ def _moved(model: uk.Model, method: Soft, state: State, inputs: Input, now):
     integrator = INTEGRATORS[method.integrator or model.options.layout.integrator]
     if integrator.stages > 1:
         return method.step(model, state, inputs)
-    here = here_at(model, state, inputs, now.kin, now.contacts)
+    warm = state.cache.acceleration  # which nothing below looks at
+    here = Here(model, now.kin, now.contacts, state.q, state.v, state.act, warm, inputs, None)
     a = now.solution.acceleration
     e = effective(integrator.implicit(model), here, now)
     motion = Motion(now.kin, now.contacts, a, e, now.solution.iterations, now.solution.converged)

@@ -267,7 +267,7 @@ def _options(m) -> records.Options:
         cone=CONES[int(m.opt.cone)],
         iterations=int(m.opt.iterations),
         line_search_iterations=int(m.opt.ls_iterations),
-        noslip=(int(m.opt.noslip_iterations), float(m.opt.noslip_tolerance * m.stat.meaninertia * max(1, m.nv))),
+        noslip=_noslip(m),
         fluid=bool(m.opt.density or m.opt.viscosity),
         disabled=tuple(sorted(name for name, bit in bits.items() if m.opt.disableflags & bit and bit in STEP_FLAGS)),
     )
@@ -280,6 +280,12 @@ def _options(m) -> records.Options:
         wind=_f(m.opt.wind),
         layout=layout,
     )
+
+
+def _noslip(m) -> tuple[int, float]:
+    """Sweeps, and the gain at which they end: of the inertia, so that only files that ask for sweeps have one."""
+    sweeps = int(m.opt.noslip_iterations)
+    return sweeps, float(m.opt.noslip_tolerance * m.stat.meaninertia * max(1, m.nv)) if sweeps > 0 else 0.0
 
 
 def _flags(enum):
