@@ -81,6 +81,16 @@ def test_a_mass_of_nan_is_not_one_left_out():
     refused(f"<mujoco><worldbody>{body}</worldbody></mujoco>", "mass of NaN")
 
 
+def test_elevations_of_height_fields_are_numbers():
+    m = mujoco.MjModel.from_xml_string(
+        '<mujoco><asset><hfield name="f" nrow="2" ncol="2" size="1 1 1 1"/></asset>'
+        '<worldbody><geom type="hfield" hfield="f"/></worldbody></mujoco>'
+    )
+    m.hfield_data[2] = float("nan")
+    with pytest.raises(uk.ModelFileError, match="hfield 'f': elevation is nan"):
+        uk.load(m)
+
+
 def test_what_has_a_meaning_loads():
     exact = "<actuator><general joint='j' dyntype='filterexact' dynprm='0'/></actuator>"  # follows its input at once
     assert uk.load(f"<mujoco><worldbody>{BODY}</worldbody>{exact}</mujoco>").na == 1

@@ -16,6 +16,7 @@ import ukemi as uk
 from ukemi.collide import primitives, response, shapes
 from ukemi.collide.detect import Contacts, bounding_capsules
 from ukemi.collide.geometry import contact_frame
+from ukemi.collide.hulls.features import Corners
 from ukemi.collide.kinds import KINDS, OTHER
 from ukemi.collide.primitives import PAIRS, POLYTOPES, PairFunction
 from ukemi.collide.shapes import Hit
@@ -26,13 +27,14 @@ from ukemi.model.records import PairGroup, PairLayout
 from ukemi.view.scene import LOOKS
 
 ROOT = Path(uk.__file__).parent
-COLLIDING = [kind for kind in KINDS if kind not in ("mesh", OTHER.name)]  # what sizes say all of
+COLLIDING = [kind for kind in KINDS if kind not in ("hfield", "mesh", OTHER.name)]  # what sizes say all of
 # Where kinds are named: the tables, two of them of what sensors ask of shapes, one of the ellipsoids that fluids feel.
 TABLES = {"collide/kinds.py", "collide/primitives.py", "files/solids.py", "files/hulls.py", "view/scene.py"}
 TABLES |= {"observe/ranges.py", "observe/zones.py", "mechanics/ellipsoids.py"}
 # What else the word means: triangles, of which MuJoCo has tables, and recordings have some; what strings wrap around.
 WORDS = {("mechanics/tendons/paths.py", "sphere"), ("view/inspect.py", "mesh"), ("view/replay.py", "mesh")}
-WORDS |= {("files/looks.py", "mesh")}
+WORDS |= {("files/looks.py", "mesh"), ("files/decomposing.py", "mesh")}
+WORDS |= {(path, "hfield") for path in ("files/loading.py", "files/ranges.py", "view/inspect.py")}
 
 
 def test_every_kind_has_an_inertia_and_a_picture():
@@ -44,7 +46,8 @@ def test_every_two_kinds_touch_or_are_none_that_may():
         touch = a in COLLIDING and b in COLLIDING and not (KINDS[a].endless and KINDS[b].endless)
         assert ((a, b) in PAIRS) == touch, (a, b)
     assert len(PAIRS) == 20
-    assert [*POLYTOPES] == [(kind, "mesh") for kind in KINDS if kind != OTHER.name]
+    convex = [kind for kind in KINDS if kind not in ("plane", "hfield", OTHER.name)]
+    assert {*POLYTOPES} == {(kind, "mesh") for kind in ("plane", *convex)} | {("hfield", kind) for kind in convex}
 
 
 def words(path: Path) -> set[str]:
@@ -94,7 +97,8 @@ def test_kinds_that_cannot_touch_are_refused_by_name(monkeypatch):
 # ---- a shape that sizes do not describe ------------------------------------------------------------------------------
 
 
-NO_HULLS = uk.load("<mujoco/>").pairs.layout.hulls
+NOTHING = uk.load("<mujoco/>")
+NO_HULLS = NOTHING.pairs.layout.hulls
 
 
 class Cloud(NamedTuple):
@@ -138,7 +142,7 @@ def test_a_shape_may_carry_arrays_of_its_own(monkeypatch):
     still = Cloud(*(jnp.zeros_like(x) for x in every[:3]), every.points)
 
     def follow(points):
-        none = jnp.zeros((0, 3))
+        none = Corners(jnp.zeros((0, 3)), NOTHING.heights)
         found = response.follow(layout, jnp.ones(1), every, still._replace(points=points), none, none, contacts)
         return found.distance, found.point
 

@@ -77,7 +77,7 @@ UNSUPPORTED = [
     ("flex 'cloth'", dict(world=FLEX)),
     ("'nativeccd' disabled", dict(head=TETRAHEDRON, world=MESH.format(""), flags="nativeccd='disable'")),
     ("'multiccd' disabled", dict(head=TETRAHEDRON, world=MESH.format("") + STONE, flags="multiccd='disable'")),
-    ("geom 'hill': height field", dict(head=HFIELD, world="<geom name='hill' type='hfield' hfield='f'/>")),
+    ("'nativeccd' disabled", dict(head=HFIELD, world="<geom type='hfield' hfield='f'/>", flags="nativeccd='disable'")),
     ("geom 'ball': adhesion", dict(ball="adhesion='1'")),
     ("pair 'p': adhesion", dict(contact="<pair name='p' geom1='ball' geom2='floor' adhesion='1'/>")),
     ("geom 'floor': surfacevel", dict(floor="surfacevel='1 0 0 0 0 0'")),
@@ -117,16 +117,15 @@ def test_flags_of_a_newer_mujoco_are_refused():
 
 def test_all_offenders_are_listed_at_once_and_the_error_shows_them():
     m = scene(
-        head=HFIELD,
         option="density='1' integrator='discrete'",
         ball="fluidshape='ellipsoid'",
         joint="stiffness='1' springyield='1'",
-        world="<geom name='hill' type='hfield' hfield='f'/>",
+        world=FLEX,
         tendon=FIXED.format("stiffness='1' springyield='1'"),
         actuator="<pid name='a' joint='h' kp='1'/><pid name='c' joint='s' kp='1'/>",
     )
     found = support.unsupported(m)
-    for said in ("discrete", "joint 'h'", "geom 'hill'", "tendon 't'", "actuator 'a'", "actuator 'c'"):
+    for said in ("discrete", "joint 'h'", "flex 'cloth'", "tendon 't'", "actuator 'a'", "actuator 'c'"):
         assert sum(said in line for line in found) == 1, (said, found)
     text = str(UnsupportedModelError(found, source="'robot.xml'"))
     assert text.startswith("'robot.xml'") and all(line in text for line in found)
@@ -185,6 +184,7 @@ SUPPORTED = [
     dict(tendon=FIXED.format(""), equality="<tendon tendon1='t' active='false'/>"),
     dict(option="actuatorgroupdisable='3'", actuator="<motor joint='h' group='2'/>"),
     dict(head=TETRAHEDRON, world=MESH.format("")),
+    dict(head=HFIELD, world="<geom name='hill' type='hfield' hfield='f'/>"),
     dict(head=TETRAHEDRON, world=MESH.format("contype='0' conaffinity='0'")),
     dict(head=TETRAHEDRON, world=MESH.format("contype='4' conaffinity='8'")),
     dict(head=TETRAHEDRON, world=MESH.format(""), flags="contact='disable'"),

@@ -17,6 +17,7 @@ from ukemi.errors import InputError
 from ukemi.view import Frames, Mesh, Scene, plot_run, record, scene_of, write_replay
 from ukemi.view.inspect import describe
 from ukemi.view.plot import Trace
+from ukemi.view.recorder import scene_of_model
 from ukemi.view.replay import pack, thin
 from ukemi.view.scene import frame_subject, lone_balls, moving
 
@@ -174,6 +175,32 @@ def test_scene_of_a_robot_file():
     # Anticlockwise from outside, or the page would cull the wrong side: the enclosed volume is positive.
     a, b, c = np.moveaxis(points[faces], 1, 0)
     assert np.einsum("ij,ij->", a, np.cross(b, c)) > 0
+
+
+def test_height_fields_are_drawn(tmp_path):
+    """Their surface and the walls around it, in a small page; in the report, grid and extent."""
+    rng = np.random.default_rng(0)
+    rough = " ".join(f"{z:.3f}" for z in [0, 1, *rng.uniform(size=4)])
+    m = mujoco.MjModel.from_xml_string(
+        f"<mujoco><asset><hfield name='hill' nrow='2' ncol='3' size='2 1 .5 .1' elevation='{rough}'/>"
+        "<hfield name='wide' nrow='200' ncol='200' size='9 9 1 .1'/></asset>"
+        "<worldbody><geom type='hfield' hfield='hill'/><geom type='hfield' hfield='wide'/><geom size='.1'/>"
+        "</worldbody></mujoco>"
+    )
+    m.hfield_data[m.hfield_adr[1] :] = np.sin(np.linspace(0, 30, 40000)) ** 2
+    s = scene_of(m)
+    hill = s.meshes[0]
+    np.testing.assert_allclose(hill.vertices[:6, 2], 0.5 * m.hfield_data[:6])
+    np.testing.assert_allclose(hill.vertices[:6, :2], [(x, y) for y in (-1, 1) for x in (-2, 0, 2)])
+    a, b, c = np.moveaxis(hill.vertices[hill.faces], 1, 0)
+    # closed but for the floor, which is at -0.1: the volume below the surface is that of its prisms
+    area = np.cross(b - a, c - a)
+    volume = ((a + b + c)[:, 2] / 3 + 0.1) @ area[:, 2] / 2
+    assert volume > 0.1 * 8 and abs(area[:, :2].sum()) < 1e-12
+    np.testing.assert_array_equal(scene_of_model(uk.load(m)).meshes[0].vertices, hill.vertices)
+    page = write_replay(tmp_path / "run.html", s, recording())
+    assert page.stat().st_size < 5e5
+    assert "hill, 2 × 3 over 2 × 4, 0 … 0.5 high, 0.1 below" in describe(m, "hills")
 
 
 def test_wrong_recordings_are_refused(tmp_path):

@@ -33,5 +33,10 @@ def of_ellipsoid(size: Array, *_: Array) -> tuple[Array, Array]:
     return _longest(size) * (order[:, 2:] - order[:, 1:2]), order[:, 1]
 
 
+def of_field(size: Array, *_: Array) -> tuple[Array, Array]:
+    """Of a height field: a ball around what elevations from 0 to 1 reach."""
+    return jnp.zeros_like(size), spatial.safe_norm(size)
+
+
 def _longest(size: Array) -> Array:
     return jnp.arange(3) == jnp.argmax(size, -1)[:, None]

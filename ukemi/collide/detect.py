@@ -9,9 +9,8 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide import response
-from ukemi.collide.hulls import boxes, touching
-from ukemi.collide.hulls.features import FEATURES, Patch
-from ukemi.collide.hulls.support import all_corners
+from ukemi.collide.hulls import boxes, ground, touching
+from ukemi.collide.hulls.features import FEATURES, Corners, Patch, all_corners
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.primitives import POLYTOPES, chunk_of, pair_function, points_of
 from ukemi.collide.shapes import EMPTY, Shape, own_arrays, shapes_at, sides
@@ -25,6 +24,7 @@ from ukemi.xla.batches import one_by_one
 from ukemi.xla.stages import compact
 
 FEW_GROUPS = 4
+NAMES = 1021  # of contact points of a pair, a prime: prisms of a height field that share one are far apart
 
 
 class Contacts(NamedTuple):
@@ -38,7 +38,7 @@ class Contacts(NamedTuple):
     point: Array  # (nc, 3) midway between the surfaces [m]
     frame: Array  # (nc, 3, 3) rows: normal from the first geom to the second, two tangents
     pair: Array  # (nc,) which pair of geoms, a row of `PairLayout.geoms`
-    which: Array  # (nc,) which of the pair's contact points
+    which: Array  # (nc,) which of the pair's contact points, in MuJoCo's order
     overflow: Array  # () bool: more contacts than the model can hold
     features: Array  # (nc, 9) codes of `Features` where polytopes touch; (nc, 0) where a model has none
     patch: Patch | None  # (nc, 2, ...) what of both shapes touches; None where a model has no polytopes
@@ -47,7 +47,7 @@ class Contacts(NamedTuple):
     @property
     def names(self) -> Array:
         """A number (nc,) for each contact point, by which another step knows it; −1 where there is none."""
-        return jnp.where(self.active, self.pair * 16 + self.which, -1).astype(jnp.int32)
+        return jnp.where(self.active, self.pair * NAMES + self.which % NAMES, -1).astype(jnp.int32)
 
 
 def unsound(contacts: Contacts) -> dict[Status, Array]:
@@ -71,7 +71,7 @@ class Posed(NamedTuple):
     shapes: Shape  # all geoms
     reach: Array  # (pairs,) margin + gap [m]
     near: Array  # (pairs,) distance between bounding capsules, less the reach [m]
-    corners: Array  # (nv, 3) of all hulls, in units of sizes
+    corners: Corners
 
 
 def detect(model: Model, kin: Kinematics, ahead: Array | None = None) -> Contacts:
@@ -94,9 +94,10 @@ def _detect(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
 def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
     layout = model.pairs.layout
     margin, gap = _reach(model, ahead)
-    corners = all_corners(layout.hulls, model.geoms.vertices)
-    posed = Posed(shapes, margin + gap, _apart(model, shapes.pos, shapes.mat) - margin - gap, corners)
-    parts = [_examine(layout, g, np.arange(len(layout.groups[g].geoms)), posed)[0] for g in _planes(layout)]
+    corners = all_corners(layout.hulls, _corners(model))
+    near = _apart(model, shapes, margin + gap) - margin - gap
+    posed = Posed(shapes, margin + gap, near, corners)
+    parts = [_examine(layout, g, np.arange(len(layout.groups[g].geoms)), posed).found for g in _planes(layout)]
     overflow, failed, nowhere = jnp.zeros((3,), bool)
     if len(_planes(layout)) < len(layout.groups):
         others, overflow, failed = one_by_one(lambda posed: _near_pairs(layout, posed))(posed)
@@ -128,7 +129,7 @@ def _differentiate_detect(primals, tangents):
     """Contacts follow their shapes by the derivative of the pair functions; which contacts there are is constant."""
     (model, shapes, ahead), (models, along, _) = primals, tangents
     contacts = keep(_detect(model, shapes, ahead))
-    return contacts, _following(model, shapes, ahead, along, models.geoms.vertices, contacts)
+    return contacts, _following(model, shapes, ahead, along, _corners(models), contacts)
 
 
 _detect.defjvp(_differentiate_detect, symbolic_zeros=True)
@@ -148,7 +149,7 @@ def _attached(model: Model, shapes: Shape, ahead: Array | None, contacts: Contac
 
 def _differentiate_attached(primals, tangents):
     (model, shapes, ahead, contacts), (models, along, _, _) = primals, tangents
-    return contacts, _following(model, shapes, ahead, along, models.geoms.vertices, contacts)
+    return contacts, _following(model, shapes, ahead, along, _corners(models), contacts)
 
 
 def _following(model: Model, shapes: Shape, ahead: Array | None, along: Shape, bend, contacts: Contacts) -> Contacts:
@@ -157,11 +158,16 @@ def _following(model: Model, shapes: Shape, ahead: Array | None, along: Shape, b
     if unmoved((along, bend)):
         return tangent
     margin, gap = _reach(model, ahead)
-    moved = response.follow(model.pairs.layout, margin + gap, shapes, along, model.geoms.vertices, bend, contacts)
+    moved = response.follow(model.pairs.layout, margin + gap, shapes, along, _corners(model), bend, contacts)
     return tangent._replace(distance=moved.distance, point=moved.point, frame=moved.frame)
 
 
 _attached.defjvp(_differentiate_attached, symbolic_zeros=True)
+
+
+def _corners(model: Model) -> Corners:
+    """Those that are parameters."""
+    return Corners(model.geoms.vertices, model.heights)
 
 
 def reach_of_pairs(model: Model) -> tuple[Array, Array]:
@@ -196,9 +202,9 @@ def bounding_capsules(model: Model) -> tuple[Array, Array]:
     return half, jnp.where(own, held[:, 3] * jnp.abs(size).max(-1), radius)
 
 
-def _apart(model: Model, pos: Array, mat: Array) -> Array:
+def _apart(model: Model, shapes: Shape, reach: Array) -> Array:
     """Distance (pairs,) between the bounding capsules of each pair [m]: never more than that of the shapes."""
-    a, b = model.pairs.layout.geoms.T
+    (a, b), pos, mat = model.pairs.layout.geoms.T, shapes.pos, shapes.mat
     half, radius = bounding_capsules(model)
     end = spatial.materialize(spatial.apply(mat, half))
     u, w, r = end[a], end[b], pos[b] - pos[a]
@@ -212,12 +218,23 @@ def _apart(model: Model, pos: Array, mat: Array) -> Array:
     s = jnp.clip((t * uw + ur) / jnp.where(uu > 0, uu, 1.0), -1, 1)
     apart = spatial.safe_norm(r + t[:, None] * w - s[:, None] * u) - radius[a] - radius[b]
     apart = _boxes_apart(model, pos, mat, apart)
+    apart = _over_ground(model, shapes, end, radius, reach, apart)
     flat = np.array([KINDS[kind].endless for kind in model.geoms.layout.type])[a]
     if not flat.any():
         return apart
     normal = mat[a][:, :, 2]
     above = (normal * r).sum(-1) - jnp.abs((normal * w).sum(-1)) - radius[b]
     return jnp.where(flat, above, apart)
+
+
+def _over_ground(model: Model, shapes: Shape, end: Array, radius: Array, reach: Array, known: Array) -> Array:
+    """Distance (pairs,) `known`, or of pairs with a height field that from what of it is beneath."""
+    layout = model.pairs.layout
+    for g, group in enumerate(layout.groups):
+        if _is_ground(group):
+            own = slice(layout.first[g], layout.first[g + 1])
+            known = known.at[own].set(ground.apart(model.heights, group, shapes, end, radius, reach[own]))
+    return known
 
 
 def _boxes_apart(model: Model, pos: Array, mat: Array, known: Array) -> Array:
@@ -227,7 +244,7 @@ def _boxes_apart(model: Model, pos: Array, mat: Array, known: Array) -> Array:
         return known
     center, half = boxes.boxes(kinds, layout.hulls, model.geoms.size)
     for g, group in enumerate(layout.groups):
-        if group.types in POLYTOPES and not _is_flat(group):
+        if group.types in POLYTOPES and not _is_flat(group) and not _is_ground(group):
             own = slice(layout.first[g], layout.first[g + 1])
             known = known.at[own].max(boxes.apart(center, half, pos, mat, group.geoms))
     return known
@@ -244,30 +261,45 @@ def _is_flat(group: PairGroup) -> bool:
     return KINDS[group.types[0]].endless
 
 
-def _examine(layout: PairLayout, g: int, index, posed: Posed) -> tuple[Found, Array]:
-    """Contact points of some pairs of a group, and whether a search for them failed."""
+def _is_ground(group: PairGroup) -> bool:
+    return KINDS[group.types[0]].ground
+
+
+class Examined(NamedTuple):
+    """What was found of some pairs of a group."""
+
+    found: Found
+    taken: Array | int  # () of its rows that may hold contacts: the first ones
+    lost: Array  # () bool: not all was looked at
+    failed: Array  # () bool: a search did not end
+
+
+def _examine(layout: PairLayout, g: int, index, posed: Posed) -> Examined:
+    """Contact points of some pairs of a group."""
     group, first = layout.groups[g], layout.first[g]
     geoms = jnp.asarray(group.geoms[index] if isinstance(index, np.ndarray) else jnp.asarray(group.geoms)[index])
-    (a, b), reach, points = sides(posed.shapes, geoms), posed.reach[first + index], points_of(group.types)
-    failed = jnp.zeros((), bool)
-    if group.types in POLYTOPES:
-        one = jax.tree.map(lambda x: x[0], (geoms, a, b, reach))  # `chunk_of`: without a batch, branches stay branches
+    (a, b), reach, points = sides(posed.shapes, geoms), posed.reach[first + index], points_of(group)
+    taken, (lost, failed) = len(geoms) * points, jnp.zeros((2,), bool)
+    which = jnp.asarray(np.tile(np.arange(points, dtype=np.int32), len(geoms)))
+    one = jax.tree.map(lambda x: x[0], (geoms, a, b, reach))  # `chunk_of`: without a batch, branches stay branches
+    if _is_ground(group):
+        hit, features, which, taken, lost, failed = ground.contacts(group, layout.hulls, posed.corners, *one)
+    elif group.types in POLYTOPES:
         hit, features, failed = touching.contacts(group.types, layout.hulls, posed.corners, *one)
     else:
         hit = jax.vmap(pair_function(layout, group))(a, b, reach)
         features = jnp.zeros((len(geoms) * points, 0 if layout.hulls.idle else FEATURES), jnp.int32)
     data = jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1)
-    which = jnp.asarray(np.tile(np.arange(points, dtype=np.int32), len(geoms)))
     pair = jnp.repeat(jnp.asarray(first + index), points)
-    return Found(hit.distance.reshape(-1), data, pair, which, features), failed
+    return Examined(Found(hit.distance.reshape(-1), data, pair, which, features), taken, lost, failed)
 
 
 def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array, Array]:
     """Contact points of the pairs that are near, group by group into one list; whether some did not fit; failures."""
     others = [g for g in range(len(layout.groups)) if g not in _planes(layout)]
-    room = sum(layout.groups[g].slots * points_of(layout.groups[g].types) for g in others)
+    room = sum(layout.groups[g].slots * points_of(layout.groups[g]) for g in others)
     room = min(room, 2 * layout.capacity + 16)
-    spare = max(chunk_of(layout.groups[g]) * points_of(layout.groups[g].types) for g in others)
+    spare = max(chunk_of(layout.groups[g]) * points_of(layout.groups[g]) for g in others)
     size, dtype, no = room + spare, posed.near.dtype, jnp.zeros((), bool)
     none = jnp.zeros(size, jnp.int32)
     features = jnp.zeros((size, 0 if layout.hulls.idle else FEATURES), jnp.int32)
@@ -295,7 +327,7 @@ def _append(layout: PairLayout, groups: list[int], posed: Posed, room: int, carr
 
 def _adder(layout: PairLayout, g: int, posed: Posed, near: Array, count: Array, room: int):
     """Function that appends the contact points of a group's near pairs to (Found, length, lost, failed)."""
-    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), points_of(layout.groups[g].types)
+    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), points_of(layout.groups[g])
     wanted = jnp.minimum(count, group.slots)
 
     def add(carry):
@@ -304,12 +336,14 @@ def _adder(layout: PairLayout, g: int, posed: Posed, near: Array, count: Array, 
 
         def some(i, carry):
             found, length, lost, failed = carry
-            new, wrong = _examine(layout, g, lax.dynamic_slice_in_dim(index, i * chunk, chunk), posed)
+            seen = _examine(layout, g, lax.dynamic_slice_in_dim(index, i * chunk, chunk), posed)
+            new = seen.found
             real = jnp.repeat(i * chunk + jnp.arange(chunk) < wanted, points)
             new = new._replace(distance=jnp.where(real, new.distance, EMPTY))
             found = jax.tree.map(lambda out, x: lax.dynamic_update_slice_in_dim(out, x, length, 0), found, new)
-            after = length + points * jnp.minimum(wanted - i * chunk, chunk)
-            return found, jnp.minimum(after, room).astype(jnp.int32), lost | (after > room), failed | wrong
+            after = length + jnp.minimum(points * (wanted - i * chunk), seen.taken)
+            lost = lost | seen.lost | (after > room)
+            return found, jnp.minimum(after, room).astype(jnp.int32), lost, failed | seen.failed
 
         found, length, lost, failed = lax.fori_loop(0, -(-wanted // chunk), some, carry)
         return found, length, lost | (count > group.slots), failed

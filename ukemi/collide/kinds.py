@@ -24,6 +24,14 @@ KINDS = {
             endless=True,
         ),
         ShapeKind(
+            name="hfield",
+            sizes=("half size along x", "along y", "unit of elevations"),
+            contacts=0,
+            bounds=bounds.of_field,
+            side=Side(lambda size: (size, 0.0 * size[0])),
+            ground=True,
+        ),
+        ShapeKind(
             name="sphere",
             sizes=("radius",),
             contacts=1,
@@ -82,6 +90,6 @@ KINDS = {
         ShapeKind(name="other", sizes=(), contacts=0),
     )
 }
-# All that MuJoCo has and this table has not, such as height fields. Like meshes it touches nothing, and is refused
-# where it might.
+# All that MuJoCo has and this table has not, such as signed distance fields. It touches nothing, and is refused where
+# it might.
 OTHER = KINDS["other"]

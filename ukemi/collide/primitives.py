@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jax import Array
 
+from ukemi.collide.hulls.ground import most
 from ukemi.collide.hulls.touching import SEVERAL
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.pairs import balls, box, plane
@@ -56,10 +57,12 @@ def _pairs() -> dict[tuple[str, str], PairFunction]:
 
 
 def _polytopes() -> dict[tuple[str, str], int]:
-    """How many contacts pairs with a mesh have at the most, in the order of kinds."""
+    """How many contacts pairs with a mesh have at the most, in the order of kinds; with each prism of a field, one."""
     found = {("plane", "mesh"): SEVERAL}
     for kind in KINDS.values():
-        if kind.side:
+        if kind.ground:
+            found |= {(kind.name, other.name): 1 for other in KINDS.values() if other.side and not other.ground}
+        elif kind.side:
             found[kind.name, "mesh"] = SEVERAL if kind.side.flat or kind.side.line else 1
     return found
 
@@ -73,9 +76,11 @@ PRIMITIVE = frozenset(kind for pair in PAIRS for kind in pair)  # what sizes say
 COLLIDING = frozenset(kind for pair in TOUCHING for kind in pair)
 
 
-def points_of(types: tuple[str, str]) -> int:
-    """Slots for contacts of a pair of kinds."""
-    return POLYTOPES[types] if types in POLYTOPES else PAIRS[types].points
+def points_of(group: PairGroup) -> int:
+    """Slots for contacts of a pair of a group."""
+    if KINDS[group.types[0]].ground:
+        return most(group.cells)
+    return POLYTOPES[group.types] if group.types in POLYTOPES else PAIRS[group.types].points
 
 
 def partners_of(types: tuple[str, str]) -> int:

@@ -15,21 +15,21 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.hulls import response as polytopes
-from ukemi.collide.hulls.support import all_corners
+from ukemi.collide.hulls.features import Corners, all_corners
 from ukemi.collide.primitives import POLYTOPES, chunk_of, pair_function, points_of
 from ukemi.collide.shapes import Hit, Shape, cut, parameter_count, parameters, sides
 from ukemi.implicit.linear_maps import transposable
-from ukemi.implicit.rule import filled, is_zero
+from ukemi.implicit.rule import filled, is_zero, unmoved
 from ukemi.maths import spatial
 from ukemi.maths.gathers import mix
 from ukemi.model.records import PairGroup, PairLayout
 from ukemi.xla.batches import one_by_one
 
 
-def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corners: Array, bend, contacts) -> Hit:
-    """Derivative of the contacts as shapes and corners of hulls move along tangents, whose leaves may be SymbolicZero.
+def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corners: Corners, bend, contacts) -> Hit:
+    """Derivative of the contacts as shapes and corners move along tangents, whose leaves may be SymbolicZero.
 
-    corners, bend: `Geoms.vertices` and its tangent.
+    bend: the tangent of `corners`, without the corners of hulls that are no parameters.
     """
     turn = filled(along.mat, shapes.mat)
     spin = spatial.materialize(_axial(spatial.compose(turn, shapes.mat.mT)))
@@ -37,16 +37,16 @@ def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corner
     sized, like = not all(map(is_zero, along[2:])), Hit(contacts.distance, contacts.point, contacts.frame)
     if sized:
         parts.append(parameters(type(shapes)(shapes.pos, shapes.mat, *map(filled, along[2:], shapes[2:]))))
-    bent = not layout.hulls.idle and not is_zero(bend)
+    bent = not layout.hulls.idle and not unmoved(bend)
     if bent:
-        parts.append(bend)
+        parts.append(jax.tree.map(filled, bend, corners, is_leaf=is_zero))
     move = transposable(partial(_push, layout, sized, bent), partial(_pull, layout, sized, bent))
     return move((reach, shapes, corners, contacts), parts, like)
 
 
-def _push(layout: PairLayout, sized: bool, bent: bool, known, parts: list[Array]) -> Hit:
+def _push(layout: PairLayout, sized: bool, bent: bool, known, parts: list) -> Hit:
     """Changes of the contacts along translations and rotations (ng, 6) of the shapes, along parameters (ng, w) if
-    `sized`, and along corners (nvert, 3) if `bent`."""
+    `sized`, and along corners if `bent`."""
     reach, shapes, corners, contacts = known
     geoms = jnp.asarray(layout.geoms)[contacts.pair]
     columns = [part[geoms[:, side]] for part in parts[: 1 + sized] for side in (0, 1)]
@@ -59,11 +59,10 @@ def _push(layout: PairLayout, sized: bool, bent: bool, known, parts: list[Array]
     return Hit(moved[:, 0], moved[:, 1:4], frame)
 
 
-def _bend(layout: PairLayout, shapes: Shape, contacts, corners: Array, along: Array) -> Array:
-    """Changes (nc, 7) of the contacts of polytopes as corners (nvert, 3) move along."""
-    still = jnp.zeros((len(layout.hulls.fixed), 3), along.dtype)
-    corners, along = all_corners(layout.hulls, corners), jnp.concatenate([still, along])
-    out = jnp.zeros((len(contacts.pair), 7), along.dtype)
+def _bend(layout: PairLayout, shapes: Shape, contacts, corners: Corners, along: Corners) -> Array:
+    """Changes (nc, 7) of the contacts of polytopes as corners move along."""
+    corners, along = jax.jvp(partial(all_corners, layout.hulls), (corners,), (along,))
+    out = jnp.zeros((len(contacts.pair), 7), shapes.pos.dtype)
     for g, own in _of_polytopes(layout, contacts):
         bend = partial(polytopes.bend, layout.groups[g].types, layout.hulls, corners, along)
 
@@ -74,19 +73,19 @@ def _bend(layout: PairLayout, shapes: Shape, contacts, corners: Array, along: Ar
     return out
 
 
-def _unbend(layout: PairLayout, shapes: Shape, contacts, corners: Array, on: Array) -> Array:
-    """What `on` (nc, 7) pulls on the corners (nvert, 3): the transpose of `_bend`."""
+def _unbend(layout: PairLayout, shapes: Shape, contacts, corners: Corners, on: Array) -> Corners:
+    """What `on` (nc, 7) pulls on the corners: the transpose of `_bend`."""
     corners = all_corners(layout.hulls, corners)
-    total = jnp.zeros_like(corners)
+    total = jax.tree.map(jnp.zeros_like, corners)
     for g, own in _of_polytopes(layout, contacts):
         unbend = partial(polytopes.unbend, layout.groups[g].types, layout.hulls, corners)
 
         def write(touch, total, unbend=unbend):
             pull = jnp.where((touch.row < len(on))[:, None], on[jnp.minimum(touch.row, len(on) - 1)], 0.0)
-            return total + unbend(touch, pull)
+            return jax.tree.map(jnp.add, total, unbend(touch, pull))
 
         total = polytopes.each(layout, g, shapes, contacts, own, write, total)
-    return total[len(layout.hulls.fixed) :]
+    return total._replace(hulls=total.hulls[len(layout.hulls.fixed) :])
 
 
 def _of_polytopes(layout: PairLayout, contacts):
@@ -101,7 +100,7 @@ def _own(layout: PairLayout, g: int, contacts) -> Array:
     return contacts.active & (contacts.pair >= layout.first[g]) & (contacts.pair < layout.first[g + 1])
 
 
-def _pull(layout: PairLayout, sized: bool, bent: bool, known, on: Hit) -> list[Array]:
+def _pull(layout: PairLayout, sized: bool, bent: bool, known, on: Hit) -> list:
     """The transpose of `_push`."""
     reach, shapes, corners, contacts = known
     spin = spatial.cross(contacts.frame, on.frame).sum(1)
@@ -155,7 +154,7 @@ def _fill_touching(layout: PairLayout, g: int, columns: np.ndarray, reach, shape
 
 def _fill(layout: PairLayout, g: int, columns: np.ndarray, reach, shapes: Shape, contacts, own: Array, G: Array):
     """Write the responses of a group's `own` contacts, several pairs at a time."""
-    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), points_of(layout.groups[g].types)
+    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), points_of(layout.groups[g])
     blank = G.shape[-1] - len(columns)
     count, turns = _in_turn(layout, g, contacts, own)
 
@@ -238,7 +237,7 @@ def _add_touching(layout: PairLayout, g: int, reach, shapes: Shape, contacts, ow
 
 def _add_pulls(layout: PairLayout, g: int, reach, shapes: Shape, contacts, own: Array, rows: Array, total: Array):
     """Add what a group's `own` contacts pull on, several pairs at a time."""
-    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), points_of(layout.groups[g].types)
+    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), points_of(layout.groups[g])
     count, turns = _in_turn(layout, g, contacts, own)
     width = total.shape[-1]
 

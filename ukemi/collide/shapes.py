@@ -102,6 +102,7 @@ class ShapeKind(NamedTuple):
     ends: int = 0  # contacts that this part may add: 2 of a line, 4 of a face
     side: Side | None = None  # how it meets a mesh
     endless: bool = False  # all that is below the plane through its origin, z pointing out
+    ground: bool = False  # a height field, of which only what lies beneath another shape is looked at
 
 
 def own_arrays(geoms: Geoms) -> tuple[Array, ...]:

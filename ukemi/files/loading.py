@@ -7,7 +7,7 @@ import numpy as np
 from ukemi import values
 from ukemi.collide.kinds import OTHER
 from ukemi.errors import ModelFileError, UnsupportedModelError
-from ukemi.files import pairs, sensing, solids
+from ukemi.files import heights, pairs, sensing, solids
 from ukemi.files.actuators import actuators
 from ukemi.files.decomposing import CONCAVITY, decomposed
 from ukemi.files.limits import limit_rows
@@ -66,6 +66,7 @@ def load(source, *, contacts: int | None = None, decompose: bool | float = False
         bodies=_bodies(m, inferred),
         joints=_joints(m),
         geoms=_geoms(m, types, density, corners),
+        heights=heights.build(m, types, _names(m)("hfield", m.nhfield)),
         sites=_sites(m),
         pairs=_pairs(m, layout),
         equalities=_equalities(m),
@@ -187,7 +188,7 @@ def _geoms(m, types, density, corners) -> records.Geoms:
     return records.Geoms(
         pos=_f(m.geom_pos),
         quat=_f(m.geom_quat),
-        size=_f(np.where(pairs.scaled(types)[:, None], 1.0, m.geom_size)),
+        size=_f(np.where(pairs.scaled(types)[:, None], 1.0, heights.sizes(m, types))),
         vertices=_f(corners),
         density=_f(density),
         friction=_f(m.geom_friction),

@@ -13,7 +13,7 @@ _DEFAULT_RGBA = np.array([0.5, 0.5, 0.5, 1.0])
 def looks(m: mujoco.MjModel) -> Looks:
     """Triangles, colours and what is hidden by default, of all geoms.
 
-    Height fields and signed distance fields have no triangles.
+    Signed distance fields have no triangles, and those of height fields follow from their elevations.
     """
     hidden = ~np.isin(m.geom_group, _SHOWN_GROUPS)
     if hidden[m.geom_bodyid > 0].all():

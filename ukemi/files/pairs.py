@@ -7,7 +7,7 @@ import numpy as np
 
 from ukemi.collide.kinds import KINDS, OTHER
 from ukemi.collide.primitives import POLYTOPES, TOUCHING, partners_of, points_of
-from ukemi.files import hulls
+from ukemi.files import heights, hulls
 from ukemi.model.records import PairGroup, PairLayout
 
 # The names in KINDS of MuJoCo's types of geoms.
@@ -38,16 +38,30 @@ def build(m, kinds: tuple[str, ...], capacity: int | None) -> tuple[PairLayout, 
             found.setdefault(key, []).append((a, b, explicit, condim))
     order = sorted(found, key=lambda key: (not KINDS[key[0]].endless, key))
     groups = tuple(_group(key, np.array(found[key])) for key in order)
-    points = sum(g.slots * points_of(g.types) for g in groups)
+    groups = tuple(_over_cells(m, group) for group in groups)
+    points = sum(g.slots * points_of(g) for g in groups)
     if capacity is None:
         touching = {int(g) for group in groups for g in group.geoms.ravel() if m.body_weldid[m.geom_bodyid[g]]}
         capacity = 8 + sum(KINDS[kinds[g]].contacts for g in touching)
+        capacity += sum(len(group.geoms) * min(points_of(group), sum(group.cells)) for group in groups)
     dims = [int(d) for group in groups for d in group.condim]
     own = [group.geoms.ravel() for group in groups if group.types in POLYTOPES]
     used = np.isin(np.arange(m.ngeom), np.concatenate([np.zeros(0), *own]))
     polytopes, corners = hulls.build(m, kinds, used)
     size = min(points, capacity)
     return PairLayout(groups=groups, capacity=size, dim=max(dims, default=1), hulls=polytopes), corners
+
+
+def _over_cells(m, group: PairGroup) -> PairGroup:
+    """A group of pairs with height fields, with the cells that each shape is over at the most."""
+    if not KINDS[group.types[0]].ground:
+        return group
+    reach = m.geom_margin + m.geom_gap
+    most = max([0.0, *(m.pair_margin + m.pair_gap).tolist()])
+    room = [
+        heights.cells_beneath(m, a, m.geom_rbound[b] + max(reach[a] + reach[b], most)) for a, b in group.geoms.tolist()
+    ]
+    return dataclasses.replace(group, cells=tuple(np.max(room, 0).tolist()), slots=len(group.geoms))
 
 
 def overridden(m, layout: PairLayout, listed: dict, restitution: np.ndarray) -> tuple[PairLayout, dict]:

@@ -79,7 +79,7 @@ LIMITS |= {f"actuator_{name}range": f"actuator_{name}limited" for name in ("ctrl
 
 def meaningless(m: mujoco.MjModel) -> list[str]:
     """Every attribute of a compiled model whose value means nothing, with its element."""
-    found = [*_options(m), *_coordinates(m), *_elements(m), *_limits(m), *_directions(m), *_filters(m)]
+    found = [*_options(m), *_coordinates(m), *_elements(m), *_limits(m), *_directions(m), *_filters(m), *_heights(m)]
     return [*dict.fromkeys(found or _derived(m))]
 
 
@@ -127,6 +127,15 @@ def _filters(m) -> Iterator[str]:
     for kind, allowed in ranges.items():
         for k in np.nonzero(m.actuator_dyntype == int(kind))[0]:
             yield from _refused(_name(m, "actuator", k), "time constant (dynprm)", m.actuator_dynprm[k, :1], allowed)
+
+
+def _heights(m) -> Iterator[str]:
+    """Height fields: sizes are a file's, but elevations may come from elsewhere."""
+    for k in range(m.nhfield):
+        first, name = m.hfield_adr[k], _name(m, "hfield", k)
+        yield from _refused(name, "size", m.hfield_size[k], POSITIVE)
+        data = np.asarray(m.hfield_data[first : first + m.hfield_nrow[k] * m.hfield_ncol[k]])
+        yield from _refused(name, "elevation", data, FINITE)
 
 
 def _directions(m) -> Iterator[str]:

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
+from ukemi.collide.kinds import KINDS
 from ukemi.collide.primitives import PRIMITIVE
 from ukemi.files.pairs import kinds_of
 from ukemi.model.sensing import SensorLayout, Sensors
@@ -85,6 +86,7 @@ def _why_not(m: mujoco.MjModel, i: int, kinds: tuple[str, ...], opaque: np.ndarr
         return "delay or interval: readings are not remembered from step to step"
     solid = np.isin(kinds, list(PRIMITIVE))  # what a ray may meet, and what has a distance
     if kind == "rangefinder":
+        solid |= np.array([KINDS[name].ground for name in kinds], bool)
         body = m.site_bodyid[m.sensor_objid[i]]
         met = opaque & (m.geom_bodyid != body)
     elif kind in ("geomdist", "geomnormal", "geomfromto"):

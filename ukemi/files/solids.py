@@ -24,6 +24,7 @@ _HOLLOW = Solid((0, 0, 0), 0.0, (0.0, 0.0, 0.0))  # no volume that is known here
 # Of every kind of shape (`collide/kinds`).
 SOLIDS = {
     "plane": _HOLLOW,
+    "hfield": _HOLLOW,
     "sphere": Solid((0, 0, 0), 4 / 3 * np.pi, _BALL),
     "capsule": Solid((0, 0, 1), 2 * np.pi, _ROD, capped=True),
     "ellipsoid": Solid((0, 1, 2), 4 / 3 * np.pi, _BALL),

@@ -13,7 +13,7 @@ import numpy as np
 
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.primitives import COLLIDING, PAIRS, POLYTOPES, PRIMITIVE, TOUCHING
-from ukemi.files.pairs import kinds_of
+from ukemi.files.pairs import kinds_of, scaled
 from ukemi.files.sensing import unread
 
 _Geom, _Trn, _Dyn = mujoco.mjtGeom, mujoco.mjtTrn, mujoco.mjtDyn
@@ -116,8 +116,7 @@ def collision_candidates(m: mujoco.MjModel) -> np.ndarray:
     meet &= ~np.isin(signature, m.exclude_signature)
     meet[m.pair_geom1, m.pair_geom2] = meet[m.pair_geom2, m.pair_geom1] = True
     # Planes and height fields do not collide with one another.
-    flat = _is_kind(m, {kind.name for kind in KINDS.values() if kind.endless})
-    flat |= np.array(m.geom_type) == int(_Geom.mjGEOM_HFIELD)
+    flat = _is_kind(m, {kind.name for kind in KINDS.values() if kind.endless or kind.ground})
     return meet & ~(flat[:, None] & flat)
 
 
@@ -239,14 +238,14 @@ def _fluid(m: mujoco.MjModel) -> Iterator[str]:
 
 
 def _geoms(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
-    words = {"hfield": "height field", "sdf": "signed distance field"}
-    alone = ~_is_kind(m, COLLIDING)
+    words = {"sdf": "signed distance field"}
+    alone, of_mesh = ~_is_kind(m, COLLIDING), scaled(kinds_of(m))
     for i in np.flatnonzero(meeting.any(axis=1)).tolist():
         name = _name(m, "geom", i)
         if alone[i]:
             word = _enum(_Geom, m.geom_type[i], "mjGEOM_")
             yield f"{name}: {words.get(word, word)} that may collide"
-        elif m.geom_dataid[i] >= 0 and m.mesh_graphadr[m.geom_dataid[i]] < 0:
+        elif of_mesh[i] and m.mesh_graphadr[m.geom_dataid[i]] < 0:
             yield f"{name}: mesh without a convex hull"
         if m.geom_adhesion[i]:
             yield f"{name}: adhesion"

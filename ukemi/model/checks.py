@@ -85,6 +85,8 @@ def _sizes(model: Model) -> tuple[tuple[str, int], ...]:
         "nv": tree.nv,
         "ng": len(model.geoms.layout.type),
         "nvert": (*np.shape(model.geoms.vertices), 0)[0],
+        "nheight": int(model.heights.layout.first[-1]),
+        "nfield": len(model.heights.layout.names),
         "ns": len(model.sites.layout.body),
         "np": (*np.shape(model.pairs.margin), 0)[0],  # no layout knows it: the fields must agree
         "ne": len(model.equalities.layout.type),

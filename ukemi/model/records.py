@@ -16,6 +16,7 @@ from jaxtyping import Float, Int32
 
 from ukemi import values
 from ukemi.model.actuators import Actuators
+from ukemi.model.heights import Heights
 from ukemi.model.hulls import Hulls
 from ukemi.model.looks import Looks
 from ukemi.model.sensing import Sensors
@@ -195,6 +196,7 @@ class PairGroup(Static):
     explicit: np.ndarray  # (n,) row of `Pairs`, -1 for pairs found by the filters
     condim: np.ndarray  # (n,)
     slots: int  # pairs of this group examined in detail per step
+    cells: tuple[int, int] = (0, 0)  # rows and columns of a height field beneath the second shape, at the most
 
 
 class Equalities(eqx.Module):
@@ -264,6 +266,7 @@ class Model(eqx.Module):
     bodies: Bodies
     joints: Joints
     geoms: Geoms
+    heights: Heights
     sites: Sites
     pairs: Pairs
     equalities: Equalities

@@ -12,6 +12,7 @@ from ukemi.collide.pairs.convex import witness
 from ukemi.collide.primitives import PAIRS
 from ukemi.collide.shapes import EMPTY, Shape, shapes_at, sides
 from ukemi.maths import spatial
+from ukemi.observe import ground
 from ukemi.observe.scene import Placed, Scene
 from ukemi.observe.zones import SURFACES, first_meeting
 
@@ -60,6 +61,17 @@ def _first_met(scene: Scene, at: Placed, along: Array) -> tuple[Array, Array]:
         x, out = each(at.pos, along, frames.pos[own], frames.mat[own], geoms.size[own])
         distance.append(jnp.where(at.body[:, None] == owners[own], jnp.inf, x))
         normal.append(out)
+    heights = scene.model.heights
+    for g in np.flatnonzero((heights.layout.of >= 0) & scene.layout.opaque):
+        pos, mat, field, size = frames.pos[g], frames.mat[g], int(heights.layout.of[g]), geoms.size[g]
+
+        def cross_field(p, u, pos=pos, mat=mat, field=field, size=size):
+            found = ground.first_meeting(heights, field, size, spatial.apply(mat.T, p - pos), spatial.apply(mat.T, u))
+            return found.x, spatial.apply(mat, found.normal)
+
+        x, out = jax.vmap(cross_field)(at.pos, along)
+        distance.append(jnp.where(at.body == owners[g], jnp.inf, x)[:, None])
+        normal.append(out[:, None])
     distance, normal = jnp.concatenate(distance, 1), jnp.concatenate(normal, 1)
     k = jnp.argmin(distance, 1)[:, None]
     x = jnp.take_along_axis(distance, k, 1)[:, 0]

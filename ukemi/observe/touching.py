@@ -126,13 +126,13 @@ def _order(scene: Scene, contacts: Contacts, sign: Array, reduction: int) -> Arr
     layout, owners = scene.model.pairs.layout, scene.model.geoms.layout.body
     bodies = np.sort(owners[layout.geoms], 1)
     rank = np.lexsort((*np.sort(layout.geoms, 1).T[::-1], *bodies.T[::-1])).argsort()
-    own = jnp.asarray(rank)[contacts.pair] * 16 + contacts.which  # MuJoCo's order: by bodies, then by geoms
+    own = contacts.which, jnp.asarray(rank)[contacts.pair]  # MuJoCo's order: by bodies, then by geoms
     worth = jnp.zeros_like(contacts.distance)
     if reduction == NEAREST:
         worth = contacts.distance
     elif reduction == STRONGEST:
         worth = -(scene.contact_force**2).sum(-1)
-    return jnp.lexsort((own, jax.lax.stop_gradient(worth), sign == 0))
+    return jnp.lexsort((*own, jax.lax.stop_gradient(worth), sign == 0))
 
 
 def _each(scene: Scene, contacts: Contacts, sign: Array, count: Array, names: list[str]) -> dict[str, Array]:

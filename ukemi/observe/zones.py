@@ -54,7 +54,11 @@ def first_meeting(kind: str, size: Array, p: Array, u: Array) -> Meeting:
     """Where the ray from p (3,) along u (3,) first meets the surface of a shape of a size (3,), in its axes."""
     if kind not in SURFACES:
         return Meeting(jnp.full((), jnp.inf, p.dtype), jnp.zeros_like(p))
-    found = SURFACES[kind](size, p, u)
+    return nearest_of(SURFACES[kind](size, p, u))
+
+
+def nearest_of(found: Crossings) -> Meeting:
+    """The first of a surface's crossings."""
     there = found.there & (found.x >= 0)
     k = jnp.argmin(jnp.where(there, found.x, jnp.inf))
     normal = found.normal[k]
@@ -118,7 +122,8 @@ def _cylinder(size: Array, p: Array, u: Array) -> Crossings:
     return _together([_wall(size, p, u), caps])
 
 
-def _box(size: Array, p: Array, u: Array) -> Crossings:
+def box_faces(size: Array, p: Array, u: Array) -> Crossings:
+    """Of a box of half sizes (3,)."""
     parts = []
     for axis in range(3):
         x, there, sides = _faces(size[axis], axis, p, u)
@@ -147,5 +152,5 @@ SURFACES: dict[str, Callable[[Array, Array, Array], Crossings]] = {
     "capsule": _capsule,
     "ellipsoid": _ellipsoid,
     "cylinder": _cylinder,
-    "box": _box,
+    "box": box_faces,
 }

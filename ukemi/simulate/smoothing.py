@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from ukemi import values
 from ukemi.constraints.softness import MIN_IMPEDANCE
+from ukemi.errors import InputError
 from ukemi.model.checks import check_model
 from ukemi.model.records import Model
 
@@ -19,6 +20,11 @@ def smooth_collisions(model: Model, width: float) -> Model:
     by less, the smaller the width. `uk.Impact` searches for impacts of the shapes themselves and does not use it.
     """
     check_model(model)
+    if any(any(group.cells) for group in model.pairs.layout.groups):
+        raise InputError(
+            "smooth_collisions: this model has a height field that shapes may touch, whose contacts come and go with "
+            "the cells beneath; there is no smooth form of them"
+        )
     values.check_number("smooth_collisions", "width", width, lambda x: x > 0, "must be a positive distance [m]")
     pairs = dataclasses.replace(model.pairs.layout, smoothing=float(width))
     return dataclasses.replace(model, pairs=dataclasses.replace(model.pairs, layout=pairs))

@@ -1,6 +1,5 @@
 """A robot file as text: bodies and joints, actuators, geoms, equalities, options, and what Ukemi makes of them."""
 
-
 import mujoco
 import numpy as np
 
@@ -159,6 +158,8 @@ def _geoms(m: mujoco.MjModel) -> list[tuple]:
         text = "endless" if shape.endless and not size.any() else _numbers(size)
         if m.geom_type[g] == mujoco.mjtGeom.mjGEOM_MESH and m.geom_dataid[g] >= 0:
             text = f"{_name(m, 'mesh', m.geom_dataid[g])}, {m.mesh_facenum[m.geom_dataid[g]]} triangles"
+        if shape.ground:
+            text = _field(m, int(m.geom_dataid[g]))
         collides = bool(m.geom_contype[g] or m.geom_conaffinity[g])
         if collides and kind == "mesh":
             text += f", {hull_of(m, int(m.geom_dataid[g]))}"
@@ -166,6 +167,14 @@ def _geoms(m: mujoco.MjModel) -> list[tuple]:
         body = _name(m, "body", m.geom_bodyid[g])
         rows.append((_name(m, "geom", g), body, kind, text, "yes" if collides else "no", *dims))
     return rows
+
+
+def _field(m: mujoco.MjModel, k: int) -> str:
+    """Of a height field: its grid and how far it reaches."""
+    x, y, z, base = m.hfield_size[k]
+    data = z * m.hfield_data[m.hfield_adr[k] :][: m.hfield_nrow[k] * m.hfield_ncol[k]]
+    grid = f"{_name(m, 'hfield', k)}, {m.hfield_nrow[k]} × {m.hfield_ncol[k]}"
+    return f"{grid} over {2 * y:.4g} × {2 * x:.4g}, {_span((data.min(), data.max()))} high, {base:.4g} below"
 
 
 def hull_of(m: mujoco.MjModel, k: int) -> str:

@@ -42,7 +42,7 @@ def scene_of_model(model: Model) -> Scene:
     """The scene of a loaded model."""
     layout = model.geoms.layout
     names = tuple(name or f"geom {g}" for g, name in enumerate(layout.names))
-    return drawn(layout.type, np.asarray(model.geoms.size), names, model.name, layout.looks)
+    return drawn(layout.type, np.asarray(model.geoms.size), names, model.name, layout.looks, model.heights)
 
 
 def observe(model: Model, states: State, ctrls: Array, method) -> dict[str, Array]:

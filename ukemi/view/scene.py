@@ -13,8 +13,11 @@ import numpy as np
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.shapes import Convex
 from ukemi.errors import InputError
+from ukemi.files.heights import build as heights_of
+from ukemi.files.heights import sizes
 from ukemi.files.looks import looks
 from ukemi.files.pairs import kinds_of
+from ukemi.model.heights import Heights
 from ukemi.model.looks import Looks
 
 
@@ -29,6 +32,7 @@ class Look(NamedTuple):
 # Of every kind of shape (`collide/kinds`).
 LOOKS = {
     "plane": Look("plane"),
+    "hfield": Look(None),
     "sphere": Look("sphere", (0, 0, 0)),
     "capsule": Look("capsule", (0, 0, 0), cap=1),
     "ellipsoid": Look("sphere"),
@@ -56,7 +60,7 @@ class Scene:
     rgba: np.ndarray  # (ng, 4) in 0..1
     names: tuple[str, ...]
     title: str = "Ukemi"
-    meshes: Mapping[int, Mesh] = field(default_factory=dict)  # triangles of the geoms of type "mesh"
+    meshes: Mapping[int, Mesh] = field(default_factory=dict)  # triangles of meshes and height fields
     hidden: np.ndarray | None = None  # (ng,) bool: shown on request only, such as collision shapes under a mesh
 
     def __post_init__(self):
@@ -105,18 +109,40 @@ def _check(name: str, array, shape: tuple[int, ...]):
 
 
 def scene_of(m: mujoco.MjModel, title: str = "Ukemi") -> Scene:
-    """The scene of a compiled MuJoCo model, with its colours, materials and meshes; one entry per geom.
+    """The scene of a compiled MuJoCo model, with its colours, materials, meshes and height fields; one entry per geom.
 
-    Height fields and signed distance fields are left out of the picture: there are no triangles of them.
+    Signed distance fields are left out of the picture: there are no triangles of them.
     """
-    names = tuple(m.geom(g).name or f"geom {g}" for g in range(m.ngeom))
-    return drawn(kinds_of(m), m.geom_size.copy(), names, title, looks(m))
+    names, kinds = tuple(m.geom(g).name or f"geom {g}" for g in range(m.ngeom)), kinds_of(m)
+    heights = heights_of(m, kinds, tuple(m.hfield(k).name for k in range(m.nhfield)))
+    return drawn(kinds, sizes(m, kinds), names, title, looks(m), heights)
 
 
-def drawn(kinds: tuple[str, ...], sizes: np.ndarray, names: tuple[str, ...], title: str, look: Looks) -> Scene:
+def drawn(
+    kinds: tuple[str, ...], size: np.ndarray, names: tuple[str, ...], title: str, look: Looks, heights: Heights
+) -> Scene:
     """A scene of shapes that look like this."""
     meshes = {g: Mesh(*look.triangles(g)) for g in np.flatnonzero(look.mesh >= 0).tolist()}
-    return Scene(kinds, sizes, look.rgba, names, title, meshes, look.hidden)
+    for g in np.flatnonzero(heights.layout.of >= 0).tolist():
+        meshes[g] = _ground(heights, int(heights.layout.of[g]), size[g])
+    return Scene(kinds, size, look.rgba, names, title, meshes, look.hidden)
+
+
+def _ground(heights: Heights, field: int, size: np.ndarray) -> Mesh:
+    """The triangles of a height field that touch what is above, and walls around it down to its base."""
+    rows, columns = heights.layout.shape[field].tolist()
+    data = np.asarray(heights.data)[heights.layout.first[field] : heights.layout.first[field + 1]]
+    x, y = np.meshgrid(np.linspace(-size[0], size[0], columns), np.linspace(-size[1], size[1], rows))
+    top = np.stack([x.ravel(), y.ravel(), size[2] * data], -1)
+    number = np.arange(rows * columns).reshape(rows, columns)
+    first, right, above, both = number[:-1, :-1], number[:-1, 1:], number[1:, :-1], number[1:, 1:]
+    faces = np.concatenate([np.stack(x, -1).reshape(-1, 3) for x in ((first, both, above), (first, right, both))])
+    rim = np.concatenate([number[0, :-1], number[:-1, -1], number[-1, :0:-1], number[:0:-1, 0]])
+    bottom = top[rim] * [1, 1, 0] - [0, 0, float(heights.base[field])]
+    a, b = rim, np.roll(rim, -1)
+    low = len(top) + np.arange(len(rim))
+    walls = np.concatenate([np.stack([a, low, b], -1), np.stack([b, low, np.roll(low, -1)], -1)])
+    return Mesh(np.concatenate([top, bottom]), np.concatenate([faces, walls]))
 
 
 def moving(frames: Frames) -> np.ndarray:

@@ -12,6 +12,7 @@ from jax import Array
 
 from ukemi.collide.geometry import cross
 from ukemi.collide.hulls.faces import corners_of
+from ukemi.model.heights import Heights
 from ukemi.model.hulls import Hulls
 
 # Cases. "Point" and "edge" are the first one and two corners given. A face is one of the hull's, and its edge that
@@ -50,12 +51,32 @@ class Features(NamedTuple):
         return jnp.concatenate([self.case[..., None], self.a, self.b, self.faces], -1).astype(jnp.int32)
 
 
+class Corners(NamedTuple):
+    """All that corners come from: hulls, then height fields, of each elevation the corner there and that below it."""
+
+    hulls: Array  # (nv, 3) in units of shapes' sizes
+    heights: Heights
+
+
+def all_corners(hulls: Hulls, corners: Corners) -> Corners:
+    """Those of all hulls, of `corners` that are parameters."""
+    return corners._replace(hulls=jnp.concatenate([jnp.asarray(hulls.fixed, corners.hulls.dtype), corners.hulls]))
+
+
 class Patch(NamedTuple):
     """The part of a polytope that touches, in its own axes and units of the shape's size."""
 
     corners: Array  # (3, 3)
     area: Array  # (3,) of the face, along its outward normal; zero where there is none
     base: Array  # (3,) corner of the face
+    below: Array | None  # (3,) how far corners of a height field are below its elevation zero [m]
+
+
+class Numbers(NamedTuple):
+    """Which corners a patch is a function of."""
+
+    corners: Array  # (3,)
+    loop: Array  # (k,) of the face
 
 
 class Around(NamedTuple):
@@ -63,16 +84,37 @@ class Around(NamedTuple):
 
     corners: Array  # (3, 3)
     loop: Array  # (k, 3) of the face
+    below: Array | None
 
 
-def around(hulls: Hulls, codes: Array) -> tuple[Around, Array]:
+def around(hulls: Hulls, codes: Array) -> tuple[Numbers, Array]:
     """Numbers of the corners of both sides (..., 2, ...) for codes (..., FEATURES), and which faces count (..., 2)."""
     ids, faces = codes[..., 1:7].reshape(*codes.shape[:-1], 2, 3), codes[..., 7:9]
-    return Around(ids, corners_of(hulls, jnp.maximum(faces, 0))[0]), faces >= 0
+    return Numbers(ids, corners_of(hulls, jnp.maximum(faces, 0))[0]), faces >= 0
+
+
+def corners_at(corners: Corners, numbers: Numbers) -> Around:
+    """The corners of these numbers (...)."""
+    layout, ids, n = corners.heights.layout, numbers.corners, len(corners.hulls)
+    loop = corners.hulls[numbers.loop]
+    if not len(layout.names):
+        return Around(corners.hulls[ids], loop, None)
+    at = jnp.maximum(ids - n, 0)
+    vertex, under, ground = at // 2, at % 2 == 1, ids >= n
+    k = jnp.searchsorted(jnp.asarray(layout.first), vertex, side="right") - 1
+    columns = jnp.asarray(layout.shape)[k, 1]
+    row, column = jnp.divmod(vertex - jnp.asarray(layout.first)[k], columns)
+    z = jnp.where(under, 0.0, corners.heights.data[vertex])
+    cell = jnp.stack([column, row], -1).astype(z.dtype)
+    place = jnp.concatenate([2 * cell / (jnp.asarray(layout.shape)[k, ::-1] - 1) - 1, z[..., None]], -1)
+    of_hull = corners.hulls[jnp.minimum(ids, n - 1)]
+    below = jnp.where(ground & under, corners.heights.base[k], 0.0)
+    return Around(jnp.where(ground[..., None], place, of_hull), loop, below)
 
 
 def patch(at: Around, real: Array) -> Patch:
     """The patch of one side; real: () whether a face counts. Loops repeat their last corner, which adds no area."""
     first, last = at.loop, jnp.roll(at.loop, -1, 0)
     area = 0.5 * cross(first - at.loop[0], last - at.loop[0]).sum(0)
-    return Patch(at.corners, jnp.where(real, area, 0.0), jnp.where(real, at.loop[-1], at.corners[0]))
+    base = jnp.where(real, at.loop[-1], at.corners[0])
+    return Patch(at.corners, jnp.where(real, area, 0.0), base, at.below)

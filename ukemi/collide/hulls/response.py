@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.collide.hulls.features import Around, Patch, around
+from ukemi.collide.hulls.features import Around, Corners, Patch, around, corners_at
 from ukemi.collide.hulls.features import patch as patch_of
 from ukemi.collide.hulls.touching import settled
 from ukemi.collide.shapes import Hit, Shape, sides
@@ -54,31 +54,28 @@ def each(layout: PairLayout, g: int, shapes: Shape, contacts, own: Array, write,
     return lax.fori_loop(0, -(-count // CHUNK), some, out)
 
 
-def bend(kinds: tuple[str, str], hulls: Hulls, corners: Array, along: Array, touch: Touch) -> Array:
-    """Changes (n, 7) of distance, point and frame (its rotation) as all corners (nv, 3) move along."""
+def bend(kinds: tuple[str, str], hulls: Hulls, corners: Corners, along: Corners, touch: Touch) -> Array:
+    """Changes (n, 7) of distance, point and frame (its rotation) as all corners move along."""
     numbers, real = around(hulls, touch.codes)
 
     def one(touch: Touch, real: Array, at: Around, move: Around) -> Array:
         now, change = jax.jvp(partial(_at_corners, kinds, touch, real), (at,), (move,))
         return jnp.concatenate([change.distance, change.point[0], spin(now.frame[0], change.frame[0])])
 
-    at, move = (Around(x[numbers.corners], x[numbers.loop]) for x in (corners, along))
+    at, move = jax.jvp(lambda x: corners_at(x, numbers), (corners,), (along,))
     return jax.vmap(one)(touch, real, at, move)
 
 
-def unbend(kinds: tuple[str, str], hulls: Hulls, corners: Array, touch: Touch, on: Array) -> Array:
-    """What `on` (n, 7), its rotation in the frame's own axes, pulls on all corners (nv, 3)."""
+def unbend(kinds: tuple[str, str], hulls: Hulls, corners: Corners, touch: Touch, on: Array) -> Corners:
+    """What `on` (n, 7), its rotation in the frame's own axes, pulls on all corners."""
     numbers, real = around(hulls, touch.codes)
 
     def one(touch: Touch, real: Array, at: Around, on: Array) -> Around:
         now, back = jax.vjp(partial(_at_corners, kinds, touch, real), at)
         return back(Hit(on[:1], on[None, 1:4], pulled_frame(now.frame, on[None, 4:])))[0]
 
-    pulled = jax.vmap(one)(touch, real, jax.tree.map(lambda k: corners[k], numbers), on)
-    total = jnp.zeros_like(corners)
-    for k, x in zip(numbers, pulled, strict=True):
-        total = total.at[k.ravel()].add(x.reshape(-1, 3))
-    return total
+    at, back = jax.vjp(lambda x: corners_at(x, numbers), corners)
+    return back(jax.vmap(one)(touch, real, at, on))[0]
 
 
 def _at_corners(kinds: tuple[str, str], touch: Touch, real: Array, at: Around) -> Hit:

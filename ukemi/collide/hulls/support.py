@@ -22,11 +22,12 @@ class Body(NamedTuple):
     core: Array | None  # (3,) half axes of the ellipsoid, a disc if one is zero; None: there is none [m]
     radius: Array  # () of the ball, which a search leaves out [m]
     hull: Array  # () which of `Hulls`
+    own: Array | None = None  # (k, 3) its corners, of a polytope that is none of them
 
 
-def all_corners(hulls: Hulls, corners: Array) -> Array:
-    """Corners (nv, 3) of all hulls, of which those of meshes (nvert, 3) are parameters."""
-    return jnp.concatenate([jnp.asarray(hulls.fixed, corners.dtype), corners])
+def places(corners: Array, body: Body, ids: Array) -> Array:
+    """Corners (..., 3) of a body along its axes, from its origin."""
+    return body.scale * (corners if body.own is None else body.own)[ids]
 
 
 def entries(starts: np.ndarray, k: Array) -> tuple[Array, Array]:
@@ -49,6 +50,9 @@ def cell(n: Array, side: Array) -> Array:
 def support(hulls: Hulls, corners: Array, body: Body, n: Array) -> tuple[Array, Array]:
     """Which corner () of a body is furthest along n (3,), and where (3,) it is, from the body's origin."""
     towards = body.scale * unrotate(body.mat, n)
+    if body.own is not None:
+        best = jnp.argmax(dot(body.own, towards)).astype(jnp.int32)
+        return best, rotate(body.mat, body.scale * body.own[best])
     first, side = jnp.asarray(hulls.grid)[body.hull]
     start, end = entries(hulls.cells, first + cell(towards, side))
 

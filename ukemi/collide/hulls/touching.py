@@ -11,10 +11,10 @@ from ukemi.collide.geometry import contact_frame, cross, dot, rotate, unit
 from ukemi.collide.hulls import features
 from ukemi.collide.hulls.contact import Posed, contact
 from ukemi.collide.hulls.faces import corners_of, faces_at, four, normals
-from ukemi.collide.hulls.features import Features, Patch
+from ukemi.collide.hulls.features import Corners, Features, Patch
 from ukemi.collide.hulls.manifold import distinct, manifold
 from ukemi.collide.hulls.search import Nearest, search
-from ukemi.collide.hulls.support import Body, support
+from ukemi.collide.hulls.support import Body, places, support
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.pairs.convex import witness_of_corners
 from ukemi.collide.shapes import EMPTY, Hit, Shape, Side
@@ -37,9 +37,9 @@ def body(kind: str, shape: Shape, hull: Array) -> Body:
     return Body(shape.pos, shape.mat, scale, core(shape.size) if core else None, radius, hull)
 
 
-def contacts(kinds: tuple[str, str], hulls: Hulls, corners: Array, geoms: Array, a: Shape, b: Shape, reach: Array):
+def contacts(kinds: tuple[str, str], hulls: Hulls, corners: Corners, geoms: Array, a: Shape, b: Shape, reach: Array):
     """Contacts (k, ...) of one pair of geoms (2,), what touches (k, FEATURES), and whether a search () failed."""
-    found, hint, failed = touching(kinds, hulls, Known(corners, jnp.asarray(hulls.of)[geoms]), a, b, reach)
+    found, hint, failed = touching(kinds, hulls, Known(corners.hulls, jnp.asarray(hulls.of)[geoms]), a, b, reach)
     codes = found.codes()
 
     def hit(case: Array, patch: Patch) -> Hit:
@@ -48,10 +48,10 @@ def contacts(kinds: tuple[str, str], hulls: Hulls, corners: Array, geoms: Array,
     return jax.vmap(hit)(found.case, patches(hulls, corners, codes)), codes, failed
 
 
-def patches(hulls: Hulls, corners: Array, codes: Array) -> Patch:
+def patches(hulls: Hulls, corners: Corners, codes: Array) -> Patch:
     """What touches, of both sides (n, 2, ...), for codes (n, FEATURES)."""
     numbers, real = features.around(hulls, codes)
-    return jax.vmap(jax.vmap(features.patch))(jax.tree.map(lambda k: corners[k], numbers), real)
+    return jax.vmap(jax.vmap(features.patch))(features.corners_at(corners, numbers), real)
 
 
 def extent(hulls: Hulls, body: Body) -> Array:
@@ -76,6 +76,9 @@ def touching(kinds: tuple[str, str], hulls: Hulls, known: Known, a: Shape, b: Sh
         first = beside_curved(found)
     else:
         first = jax.tree.map(lambda x: x[None], single(known.corners, one, other, found))
+    # a search that ended early, beyond reach, has no features yet
+    apart = found.distance > reach + one.radius + other.radius
+    first = first._replace(case=jnp.where(apart, features.NONE, first.case))
     if not (side(kinds[0]).flat or side(kinds[0]).line):
         return first, found.normal, found.failed
     first = jax.tree.map(lambda x: jnp.concatenate([x, jnp.zeros((SEVERAL - 1, *x.shape[1:]), x.dtype)]), first)
@@ -110,7 +113,7 @@ def beside_curved(found: Nearest) -> Features:
 def single(corners: Array, a: Body, b: Body, found: Nearest) -> Features:
     """The case of the simplex that a search ended with."""
     (ids_a, count_a), (ids_b, count_b) = distinct(found.a), distinct(found.b)
-    place_a, place_b = (body.scale * corners[ids] for body, ids in ((a, ids_a), (b, ids_b)))
+    place_a, place_b = places(corners, a, ids_a), places(corners, b, ids_b)
     up_a, up_b = _area(place_a, a.mat, found.normal), _area(place_b, b.mat, -found.normal)
     heavy = jnp.argmax(found.weight)
     on_a = (count_a == 3) & ((count_b < 3) | (jnp.abs(up_a) >= jnp.abs(up_b)))
@@ -144,9 +147,6 @@ def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, other: Body, reach
     normal = a.mat[:, 2]
     lowest, _ = support(hulls, known.corners, other, -normal)
 
-    def places(ids: Array) -> Array:
-        return b.size * known.corners[ids]
-
     fan, real = faces_at(hulls, lowest)
     level = dot(normals(hulls, other, fan), normal)
     face = fan[jnp.argmin(jnp.where(real, level, jnp.inf))]
@@ -154,9 +154,9 @@ def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, other: Body, reach
     first = jnp.argmax(loop == lowest)
     loop = loop[(first + np.arange(hulls.longest)) % count]
     every = jnp.minimum(np.arange(4, dtype=np.int32), count - 1)
-    chosen = lax.cond(count > 4, lambda: four(places(loop), count), lambda: every)
+    chosen = lax.cond(count > 4, lambda: four(places(known.corners, other, loop), count), lambda: every)
     corner = loop[chosen]
-    height = dot(b.pos + rotate(b.mat, places(corner)) - a.pos, normal)
+    height = dot(b.pos + rotate(b.mat, places(known.corners, other, corner)) - a.pos, normal)
     there = (np.arange(4) < count) & ((height < reach) | (np.arange(4) == 0))
     case = jnp.where(there, features.POINT_ON_A, features.NONE).astype(jnp.int32)
     triple = jnp.stack([corner] * 3, -1)
@@ -173,23 +173,35 @@ def settled(kinds: tuple[str, str], case: Array, patch: Patch, hint: Array, a: S
         place = b.pos + rotate(b.mat, b.size * patch.corners[1, 0])
         distance = dot(place - a.pos, normal)
         point = place - 0.5 * distance * normal
+    elif KINDS[kinds[0]].ground:  # what touches a field is looked at the other way round
+        distance, point, normal = _between((kinds[1], kinds[0]), case, patch, -hint, b, a)
+        normal = -normal
     else:
-        own, other = posed(kinds[0], a, patch, 0), posed(kinds[1], b, patch, 1)
-        distance, point, normal = contact(case, own, other, hint)
-        convex = KINDS[kinds[0]].convex
-        if side(kinds[0]).core and convex:
-            found, curved = witness_of_corners(convex, a, other.corners, hint), case == features.CURVED
-            distance = jnp.where(curved, found.distance, distance)
-            point = jnp.where(curved, 0.5 * (found.point_a + found.point_b), point)
-            normal = jnp.where(curved, found.normal, normal)
+        distance, point, normal = _between(kinds, case, patch, hint, a, b)
     distance = jnp.where(case == features.NONE, EMPTY, distance)
     return Hit(distance[None], point[None], contact_frame(normal)[None])
+
+
+def _between(kinds: tuple[str, str], case: Array, patch: Patch, hint: Array, a: Shape, b: Shape):
+    """Distance (), point (3,) and normal (3,) of two shapes that have an end."""
+    own, other = posed(kinds[0], a, patch, 0), posed(kinds[1], b, patch, 1)
+    distance, point, normal = contact(case, own, other, hint)
+    convex = KINDS[kinds[0]].convex
+    if side(kinds[0]).core and convex:
+        found, curved = witness_of_corners(convex, a, other.corners, hint), case == features.CURVED
+        distance = jnp.where(curved, found.distance, distance)
+        point = jnp.where(curved, 0.5 * (found.point_a + found.point_b), point)
+        normal = jnp.where(curved, found.normal, normal)
+    return distance, point, normal
 
 
 def posed(kind: str, shape: Shape, patch: Patch, k: int) -> Posed:
     """One side of a patch in the world."""
     scale, radius = side(kind).grown(shape.size)
     area = jnp.roll(scale, -1) * jnp.roll(scale, 1) * patch.area[k]
-    corners, base = (shape.pos + rotate(shape.mat, scale * x[k]) for x in (patch.corners, patch.base))
+    corners, base = scale * patch.corners[k], shape.pos + rotate(shape.mat, scale * patch.base[k])
+    if KINDS[kind].ground and patch.below is not None:
+        corners = corners - patch.below[k][:, None] * np.array([0.0, 0.0, 1.0], corners.dtype)
+    corners = shape.pos + rotate(shape.mat, corners)
     girth = line(kind, shape)
     return Posed(corners, rotate(shape.mat, area), base, radius, None if girth is None else shape.mat[:, 2], girth)

@@ -19,6 +19,7 @@ from ukemi.collide.detect import Contacts, detect, unsound
 from ukemi.collide.sweep.impacts import first_impact
 from ukemi.constraints.contacts import contact_lever
 from ukemi.constraints.rows import row_kinds
+from ukemi.errors import InputError
 from ukemi.implicit import rules
 from ukemi.implicit.rule import apart, keep, pushforward
 from ukemi.laws.here import Here, here_of
@@ -83,6 +84,13 @@ def _stepping(phase: Phase) -> Stepping:
 
 def _bare(model: Model) -> Model:
     """The model without margins: shapes touch where they touch."""
+    fields = [group.geoms[0, 0] for group in model.pairs.layout.groups if any(group.cells)]
+    if fields:
+        raise InputError(
+            f"method=Impact() cannot step a model with a height field that shapes may touch "
+            f"('{model.geoms.layout.names[fields[0]]}'): its search for times of impact is one among convex shapes. "
+            "Take uk.LCP(), which looks ahead of a step"
+        )
     geoms = dataclasses.replace(model.geoms, margin=0 * model.geoms.margin, gap=0 * model.geoms.gap)
     pairs = dataclasses.replace(model.pairs, margin=0 * model.pairs.margin, gap=0 * model.pairs.gap)
     return dataclasses.replace(model, geoms=geoms, pairs=pairs)

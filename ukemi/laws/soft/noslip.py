@@ -166,5 +166,4 @@ def _order(model: Model, contacts: Contacts) -> Array:
         return jnp.arange(len(contacts.pair))
     body = np.sort(model.geoms.layout.body[geoms], 1)
     first = np.argsort(np.lexsort((*np.sort(geoms, 1).T[::-1], *body.T[::-1])))
-    rank = jnp.asarray(first)[contacts.pair] * 16 + contacts.which
-    return jnp.argsort(jnp.where(contacts.active, rank, np.iinfo(np.int32).max), stable=True)
+    return jnp.lexsort((contacts.which, jnp.asarray(first)[contacts.pair], ~contacts.active))
