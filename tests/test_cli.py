@@ -77,7 +77,8 @@ def test_inspect(capsys, tiny):
 
 def test_inspect_lists_what_is_unsupported(capsys, tmp_path):
     path = tmp_path / "wet.xml"
-    path.write_text(PENDULUM.replace("<worldbody>", '<option integrator="discrete"><flag sleep="enable"/></option><worldbody>'))
+    odd = '<option integrator="discrete"><flag sleep="enable"/></option>'
+    path.write_text(PENDULUM.replace("<worldbody>", odd + "<worldbody>"))
     code, out, _ = run(capsys, "inspect", path)
     assert code == 1
     assert "sleep" in out and "discrete" in out
