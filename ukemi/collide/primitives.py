@@ -25,6 +25,7 @@ class PairFunction(NamedTuple):
     smooth: Callable[..., Hit] | None = None  # (a, b, margin, width [m]), without changes of case
     exact: bool = True  # analytic, with the very contact set of MuJoCo
     partners: int = 1  # that one shape typically is near to at once
+    wanders: bool = False  # whether its slots are not always the same places of the shapes
 
 
 # Those with a routine of their own. The normal of a contact points from a to b.
@@ -33,14 +34,14 @@ _OWN: dict[tuple[str, str], PairFunction] = {
     ("plane", "capsule"): PairFunction(plane.plane_capsule, 2),
     ("plane", "ellipsoid"): PairFunction(plane.plane_ellipsoid, 1),
     ("plane", "cylinder"): PairFunction(plane.plane_cylinder, 4, plane.smooth_plane_cylinder),
-    ("plane", "box"): PairFunction(plane.plane_box, 4, plane.smooth_plane_box),
+    ("plane", "box"): PairFunction(plane.plane_box, 4, plane.smooth_plane_box, wanders=True),
     ("sphere", "sphere"): PairFunction(balls.sphere_sphere, 1, partners=3),  # they pack closely
     ("sphere", "capsule"): PairFunction(balls.sphere_capsule, 1, balls.sphere_capsule),
     ("sphere", "cylinder"): PairFunction(balls.sphere_cylinder, 1),
     ("capsule", "capsule"): PairFunction(balls.capsule_capsule, 2, balls.smooth_capsule_capsule),
     ("sphere", "box"): PairFunction(box.sphere_box, 1),
-    ("capsule", "box"): PairFunction(box.capsule_box, 2),
-    ("box", "box"): PairFunction(box_box, 8),
+    ("capsule", "box"): PairFunction(box.capsule_box, 2, wanders=True),
+    ("box", "box"): PairFunction(box_box, 8, wanders=True),
 }
 
 
@@ -52,7 +53,7 @@ def _pairs() -> dict[tuple[str, str], PairFunction]:
         if key in _OWN:
             found[key] = _OWN[key]
         elif a.convex and b.convex:
-            found[key] = PairFunction(*convex_contacts(a, b), exact=False)
+            found[key] = PairFunction(*convex_contacts(a, b), exact=False, wanders=True)
     return found
 
 
@@ -86,6 +87,11 @@ def points_of(group: PairGroup) -> int:
 def partners_of(types: tuple[str, str]) -> int:
     """How many partners a shape is near to at once, typically."""
     return PAIRS[types].partners if types in PAIRS else 1
+
+
+def wanders(types: tuple[str, str]) -> bool:
+    """Whether slots of a pair of kinds are not always the same places of the shapes."""
+    return types in POLYTOPES and not KINDS[types[0]].ground or types in PAIRS and PAIRS[types].wanders
 
 
 def pair_function(layout: PairLayout, group: PairGroup) -> Callable[[Shape, Shape, Array], Hit]:

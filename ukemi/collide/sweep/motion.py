@@ -7,6 +7,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.collide.detect import bounding_capsules
+from ukemi.collide.kinds import KINDS
 from ukemi.maths import spatial
 from ukemi.mechanics.kinematics import Kinematics, geom_frames, integrate, kinematics, velocities
 from ukemi.model.records import Model
@@ -86,12 +87,33 @@ def _levers(model: Model, q: Array, v: Array, duration: Array) -> Array:
 
 def covered(model: Model, kin: Kinematics, v: Array) -> Array:
     """Distance (pairs,) that the geoms of each pair can cover towards each other in a step at velocities v [m]."""
+    _, linear, spin, extent = _motion(model, kin, v)
+    speed = spatial.safe_norm(linear) + spatial.safe_norm(spin) * extent
+    a, b = model.pairs.layout.geoms.T
+    return model.options.timestep * (speed[a] + speed[b])
+
+
+def approached(model: Model, kin: Kinematics, v: Array) -> Array:
+    """The same (pairs,) of geoms that keep these velocities: what moves together does not come nearer [m]."""
+    pos, linear, spin, extent = _motion(model, kin, v)
+    a, b = model.pairs.layout.geoms.T
+    apart, turns = pos[b] - pos[a], spatial.safe_norm(spin[b] - spin[a])
+
+    def seen_from(own: np.ndarray, other: np.ndarray, apart: Array) -> Array:
+        """Largest speed of points of the other geom, in axes that move with its partner."""
+        moves = linear[other] - linear[own] - spatial.cross(spin[own], apart)
+        return spatial.safe_norm(moves) + turns * extent[other]
+
+    endless = np.array([KINDS[kind].endless for kind in model.geoms.layout.type])[a]
+    speed = seen_from(a, b, apart)
+    return model.options.timestep * jnp.where(endless, speed, jnp.minimum(speed, seen_from(b, a, -apart)))
+
+
+def _motion(model: Model, kin: Kinematics, v: Array) -> tuple[Array, ...]:
+    """Centres, their velocities and spins (ng, 3) of geoms, and how far each extends from its centre (ng,)."""
     V = velocities(model.tree, kin.S, v).body
     body = model.geoms.layout.body
     half, radius = bounding_capsules(model)
-    extent = spatial.safe_norm(half) + radius
-    arm = geom_frames(model, kin)[0] - kin.ref[model.tree.body_tree[body]]
-    linear = V[body, 3:] + spatial.cross(V[body, :3], arm)
-    speed = spatial.safe_norm(linear) + spatial.safe_norm(V[body, :3]) * extent
-    a, b = model.pairs.layout.geoms.T
-    return model.options.timestep * (speed[a] + speed[b])
+    pos = geom_frames(model, kin)[0]
+    linear = V[body, 3:] + spatial.cross(V[body, :3], pos - kin.ref[model.tree.body_tree[body]])
+    return pos, linear, V[body, :3], spatial.safe_norm(half) + radius

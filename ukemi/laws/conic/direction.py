@@ -2,23 +2,23 @@
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from ukemi.laws.conic import cones, newton
 from ukemi.laws.conic.balance import impulses
 from ukemi.laws.conic.cones import Products
-from ukemi.laws.conic.progress import Carry, Found, Task, Way
+from ukemi.laws.conic.progress import Bent, Found, Progress, Task, Way
 from ukemi.laws.conic.unknowns import Point
 
 INSIDE = 0.99  # τ: share of the way to a cone's boundary that a step may go
+ASIDE = 3.0  # distance of products from κ, relative to it, from which on κ is left again
 SHORT = 0.1  # after a step shorter than this the next one only centres
-STEADY, NEARLY = 0.2, 0.95  # ratios of successive steps from which on these are summed up, and up to which
-WHOLE = 0.9  # shares of steps that count as whole ones
+FLOOR = 0.1  # of products [J], relative to the square of what is left of the balance
 
 
-def direction(task: Task, found: Found, carry: Carry) -> Way:
-    """The change of the variables, how far it may go, and its excess over κ."""
-    (point, known, wants, head, off, slopes, M, _), now = found, carry.progress
+def direction(task: Task, found: Found, now: Progress, bent: Bent, distance: Array) -> Way:
+    """The change of the variables, how far it may go, and its excess over κ; distance: of products from κ."""
+    point, known, wants, head, off, slopes, M = found[:7]
     heads, rubs = known.on
     aims = Products(*wants.aims, jnp.zeros_like(off.products.rest))
     made = Products(
@@ -30,6 +30,7 @@ def direction(task: Task, found: Found, carry: Carry) -> Way:
     f = impulses(task.layout, task.kinds, point, wants.mu, known.on)[: task.kinds.scalar]
     bend = task.mechanics.bending(task.here, task.kinds, point.v, task.duration, f)
     M = M if bend is None else M - bend
+    M, slopes = M + bent.force, slopes._replace(slip=slopes.slip + bent.slip)
     step = newton.solver(newton.system(task.layout, point.cones, head, wants, known.on, M, slopes))
 
     def towards(excess: Array, second: Products) -> tuple[Point, Array]:
@@ -53,27 +54,21 @@ def direction(task: Task, found: Found, carry: Carry) -> Way:
     sigma = jnp.clip(after / jnp.where(before > 0, before, 1.0), 0.0, 1.0) ** 3
     short = (now.last < SHORT) & ~now.fresh
     excess = jnp.where(short, jnp.maximum(sigma, 0.5), sigma) * mean(made, task.path.kappa)
-    arrived = ~now.fresh & (now.excess == 0)  # once κ was the target it stays so
+    # once κ was the target it stays so, but where the cones' walls are in the way
+    arrived = ~now.fresh & (now.excess == 0) & ~(short & (distance > ASIDE))
+    # products do not fall faster than the square of what is left of the balance, for the same reason
+    floor = jnp.minimum(FLOOR * (found.residual * now.speed) ** 2, jnp.where(now.fresh, 0.0, now.excess))
+    excess = jnp.where(heads.any() | rubs.any(), jnp.maximum(excess, floor), now.excess)
     excess = jnp.where(arrived | (excess <= task.path.kappa), 0.0, excess)
     corrects = (excess > 0) & ~short
     second = jax.tree.map(lambda x: jnp.where(corrects, x, 0.0), cones.products(affine.cones, d_head))
-    none = jax.tree.map(jnp.zeros_like, second)
-    (change, d_head), (plain, d_plain) = towards(excess, second), towards(excess, none)
-    alpha, alpha_plain = reach(change, d_head, INSIDE), reach(plain, d_plain, INSIDE)
-    better = (alpha < SHORT) & (alpha_plain > alpha)  # the corrector led out of the cone
-    change, d_head = jax.tree.map(lambda x, y: jnp.where(better, y, x), (change, d_head), (plain, d_plain))
-    alpha = jnp.where(better, alpha_plain, alpha)
-    # the matrix knows no curvature: where that leaves errors of a constant ratio, their sum is known (Lyusternik)
-    ratio = _ratio(task.free.M, change.v, carry.change.v)
-    full = (now.alpha > WHOLE) & (alpha > WHOLE)
-    longer = (excess == 0) & (now.excess == 0) & full & ~now.longer & ~now.fresh
-    longer = longer & (jnp.abs(ratio) > STEADY) & (ratio < 1)
-    factor = jnp.where(longer, 1 / (1 - jnp.where(longer, jnp.minimum(ratio, NEARLY), 0.0)), 1.0)
-    change, d_head = jax.tree.map(lambda x: factor * x, (change, d_head))
-    return Way(change, jnp.where(longer, reach(change, d_head, INSIDE), alpha), excess, longer)
+    change, d_head = towards(excess, second)
+    alpha = reach(change, d_head, INSIDE)
 
+    def without_second():  # the corrector led out of the cone
+        plain, d_plain = towards(excess, jax.tree.map(jnp.zeros_like, second))
+        farther = reach(plain, d_plain, INSIDE)
+        return jax.tree.map(lambda x, y: jnp.where(farther > alpha, y, x), (change, alpha), (plain, farther))
 
-def _ratio(M: Array, now: Array, before: Array) -> Array:
-    """How long a step is in the direction of the one before, relative to it."""
-    size = before @ M @ before
-    return jnp.where(size > 0, now @ M @ before / jnp.where(size > 0, size, 1.0), 0.0)
+    change, alpha = lax.cond(corrects & (alpha < SHORT), without_second, lambda: (change, alpha))
+    return Way(change, alpha, excess)

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.constraints.rows import RowKinds
 from ukemi.laws.conic import cones
 from ukemi.laws.conic.balance import (
     SHALLOW,
@@ -25,14 +24,17 @@ from ukemi.laws.conic.balance import (
     residual,
 )
 from ukemi.laws.conic.cones import Cones, of_cones, of_heads, owned
-from ukemi.laws.conic.direction import direction
+from ukemi.laws.conic.direction import SHORT, direction
+from ukemi.laws.conic.marks import Marks, marks, places
 from ukemi.laws.conic.newton import Slopes
-from ukemi.laws.conic.progress import Carry, Found, Progress, Settings, Solution, Task, Way
+from ukemi.laws.conic.progress import Bent, Carry, Found, Progress, Settings, Solution, Task, Way
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Known, Point
 
 HALVINGS = 10
-STARTS = (1.0, 1.0, 10.0, 0.1)  # scales of starting points in turn, of which the first is warm
+STARTS = (1.0, 1.0, 1.0, 10.0, 0.1)  # scales of starting points in turn, of which the first is warm
+AT_REST = 2  # the start that looks at the pose at the start of the step
 JAMMED = (1e-2, 1e-6)  # steps, of the warm start and of others, after which another start is tried
+CREEPING = 8  # short steps in a row after which another start is tried
 WARM = 1e-2  # κ of a warm start, relative to that of a cold one
 STILL = 1e-8  # Jacobian of a head that nothing can move: a rounding error
 
@@ -43,10 +45,10 @@ def solve(settings: Settings, task: Task) -> Solution:
     def go_on(carry: Carry):
         return ~carry.progress.solved & ~carry.progress.stuck
 
-    point, known, _, progress = lax.while_loop(go_on, lambda carry: turn(settings, task, carry), blank(task))
+    point, known, _, progress, _ = lax.while_loop(go_on, lambda carry: turn(settings, task, carry), blank(task))
     sound = jnp.isfinite(task.free.v).all() & jnp.isfinite(point.v).all()
     point = point._replace(v=jnp.where(sound, point.v, jnp.nan))
-    return Solution(point, known, progress.total, progress.solved)
+    return Solution(point, known, progress.total, progress.solved, progress.start)
 
 
 def blank(task: Task) -> Carry:
@@ -59,11 +61,14 @@ def blank(task: Task) -> Carry:
     shapes = jax.eval_shape(task.detect, task.here.kin)
     contacts = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     on = jnp.zeros(H, bool), jnp.zeros(K, bool)
-    known = Known(contacts, jnp.zeros(task.kinds.contacts, jnp.int32), on, on[0], on[0], jnp.zeros_like(v))
+    none_yet = jnp.full(task.kinds.contacts, -1, jnp.int32)
+    unmarked = jax.tree.map(jnp.zeros_like, task.marks)._replace(names=none_yet)
+    known = Known(contacts, unmarked, none_yet, on, on[0], on[0], jnp.zeros_like(v))
     no, count = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
     first = jnp.where(task.recalled.valid, 0, 1).astype(jnp.int32)
-    progress = Progress(zero, one, count, one, one, one, one, first, ~no, count, count, no, no, no, no)
-    return Carry(point, known, jax.tree.map(jnp.zeros_like, point), progress)
+    progress = Progress(zero, one, count, count, one, one, one, one, first, ~no, count, count, no, no, no)
+    bent = Bent(*(jnp.zeros(shape, v.dtype) for shape in ((len(v), len(v)), (K, 2, len(v)), v.shape, (K, 2))))
+    return Carry(point, known, jax.tree.map(jnp.zeros_like, point), progress, bent)
 
 
 def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
@@ -78,16 +83,18 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
     taken = now.fresh | (good & (~worse | last_try))
 
     def take(_):
-        on_path = off_path(task, found, jnp.zeros_like(now.excess)) < settings.near
-        close = (found.residual < settings.tolerance) & on_path
+        distance = off_path(task, found, jnp.zeros_like(now.excess))
+        close = (found.residual < settings.tolerance) & (distance < settings.near)
         solved = close & now.close if settings.polish else close
-        nowhere = Way(jax.tree.map(jnp.zeros_like, found.point), jnp.ones_like(speed), jnp.zeros_like(speed), ~taken)
-        change, alpha, excess, longer = lax.cond(solved, lambda: nowhere, lambda: direction(task, found, carry))
+        nowhere = Way(jax.tree.map(jnp.zeros_like, found.point), jnp.ones_like(speed), jnp.zeros_like(speed))
+        bent = learned(task, carry, found)
+        change, alpha, excess = lax.cond(solved, lambda: nowhere, lambda: direction(task, found, now, bent, distance))
         more = (~now.fresh).astype(jnp.int32)
         after = now._replace(
             alpha=alpha,
             last=jnp.where(now.fresh, 1.0, now.alpha),
             tries=jnp.zeros_like(now.tries),
+            creeping=jnp.where(now.fresh | (now.alpha > SHORT), 0, now.creeping + 1),
             residual=found.residual,
             off_path=off_path(task, found, excess),
             excess=excess,
@@ -96,10 +103,9 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
             rounds=now.rounds + more,
             total=now.total + more,
             close=close,
-            longer=longer,
             solved=solved,
         )
-        return Carry(found.point, found.known, change, after)
+        return Carry(found.point, found.known, change, after, bent)
 
     def go_back(_):
         return carry._replace(progress=now._replace(alpha=now.alpha / 2, tries=now.tries + 1))
@@ -108,21 +114,44 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
     return after._replace(progress=_restarted(settings, after.progress, ~taken & last_try))
 
 
+def learned(task: Task, carry: Carry, found: Found) -> Bent:
+    """How force and slips bend: what a step left of them beyond what its system said, along the step."""
+    now, M, (heads, rubs) = carry.progress, task.free.M, found.kept
+    bent = carry.bent._replace(
+        slip=_of_cones(task, carry.bent.slip, found.place), slip_left=_of_cones(task, carry.bent.slip_left, found.place)
+    )
+    dv = found.point.v - carry.point.v
+    along = M @ dv
+    size, off, left = dv @ along, found.off, 1 - now.alpha
+    along = jnp.where(size > 0, along / jnp.where(size > 0, size, 1.0), 0.0)
+    force = (off.force - left * bent.force_left)[:, None] * along
+    slip = (off.slip - left * bent.slip_left)[:, :, None] * along
+    same = (heads | ~found.known.on[0]).all()
+    return Bent(
+        jnp.where(now.fresh, 0.0, bent.force + jnp.where(same, force, 0.0)),
+        jnp.where(rubs[:, None, None], bent.slip + slip, 0.0),
+        off.force,
+        off.slip,
+    )
+
+
 def _restarted(settings: Settings, now: Progress, spent: Array) -> Progress:
     """At another start where this one leads nowhere."""
     jammed = ~(now.alpha >= jnp.where(now.start == 0, *JAMMED))  # NaN, too
-    lost = ~now.solved & (spent | (now.rounds >= settings.iterations) | jammed)
+    last = now.start >= len(STARTS) - 1
+    lost = ~now.solved & (spent | (now.rounds >= settings.iterations) | jammed | (now.creeping >= CREEPING) & ~last)
     return now._replace(
-        stuck=lost & (now.start >= len(STARTS) - 1),
+        stuck=lost & last,
         start=jnp.where(lost, now.start + 1, now.start),
         fresh=now.fresh | lost,
         rounds=jnp.where(lost, 0, now.rounds),
+        creeping=jnp.where(lost, 0, now.creeping),
     )
 
 
 def _start(task: Task, start: Array) -> Array:
     """Velocity (nv,) of a starting point: where a warm one is, impulses do what they did in the last step."""
-    return task.free.v + jnp.where(start == 0, task.recalled.velocity, 0.0)
+    return jnp.where(start == AT_REST, 0.0, task.free.v + jnp.where(start == 0, task.recalled.velocity, 0.0))
 
 
 # ---- a point ---------------------------------------------------------------------------------------------------------
@@ -130,12 +159,12 @@ def _start(task: Task, start: Array) -> Array:
 
 def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     """The residual at a point, with the contacts that there are at its end; and the velocities at hand."""
-    kinds, own, here, start, _, h, path, mechanics, begun = task[:9]
+    kinds, own, here, start, h, path, mechanics = task[:4] + task[6:9]
     end = mechanics.ending(here, kinds, tried.v, h, task.detect)
     frame, rows, moves = end.frame, end.rows, end.moves()
-    pulls = mechanics.pulls(begun, here, end, moves)
-    names = _names(kinds, frame.contacts)
-    origin = _places(_names(kinds, here.contacts), names)
+    pulls = mechanics.pulls(task.begun, here, end, moves)
+    at = marks(here.model, frame.kin, frame.contacts, kinds.contacts)
+    origin = places(task.marks, at)
     bounce = jnp.concatenate([task.bounce[: own.limits], (origin >= 0) & task.bounce[own.limits :][origin]])
     wants = asked(own, rows, matched(own, start, origin), moves @ tried.v, bounce, h, path)
     slips, rubs = (rows.mu[:, :, None] * of_cones(own, J) for J in (moves, pulls))
@@ -147,25 +176,18 @@ def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     heads = active & (jnp.abs(pushes) > STILL).any(-1) & near
     on = heads, owned(own, heads, True) & (rows.mu > 0).any(-1) & (cones.bounds(own, heads * 1.0, start.dry) > 0)
     deep = heads & (rows.phi < -SHALLOW)
-    known = Known(frame.contacts, origin, on, bounce, deep, tried.v - task.free.v)
+    known = Known(frame.contacts, at, origin, on, bounce, deep, tried.v - task.free.v)
     speed = jnp.where(carry.progress.fresh, _speed(task, on, slopes, rows.weight), carry.progress.speed)
-    point = tried._replace(cones=_variables(task, carry, tried.cones, names, wants, on, speed))
-    missing, M = mechanics.missing(begun, here, end, h)
+    fresh = carry.progress.fresh
+    place = jnp.where(fresh, -1, places(carry.known.marks, at))
+    was = carry.known.on[0]
+    kept = jnp.concatenate([was[: own.limits] & ~fresh, (place >= 0) & was[own.limits :][place]])
+    kept = kept, owned(own, kept, True) & ~fresh
+    point = tried._replace(cones=_variables(task, carry.progress, tried.cones, at, place, kept, wants, on, speed))
+    missing, M = mechanics.missing(task.begun, here, end, h)
     off = residual(own, point, wants, on, missing - impulses(own, kinds, point, wants.mu, on) @ pulls)
     size = _size(task, off, rows.weight) / speed
-    return Found(point, known, wants, cone_heads(own, point, wants, on[1]), off, slopes, M, size), speed
-
-
-def _names(kinds: RowKinds, contacts) -> Array:
-    return contacts.names[: kinds.contacts]
-
-
-def _places(before: Array, now: Array) -> Array:
-    """Where contacts (nc,) were before; −1: they are new."""
-    if not len(now):
-        return now
-    same = (now[:, None] == before) & (now >= 0)[:, None]
-    return jnp.where(same.any(-1), jnp.argmax(same, -1), -1).astype(jnp.int32)
+    return Found(point, known, wants, cone_heads(own, point, wants, on[1]), off, slopes, M, size, place, kept), speed
 
 
 def _speed(task: Task, on, slopes: Slopes, weight: Array) -> Array:
@@ -177,22 +199,18 @@ def _speed(task: Task, on, slopes: Slopes, weight: Array) -> Array:
     return jnp.maximum(moving, jnp.sqrt(task.path.kappa / task.duration))
 
 
-def _variables(task: Task, carry: Carry, old: Cones, names: Array, wants: Asked, on, speed: Array) -> Cones:
+def _variables(task: Task, now: Progress, old: Cones, at: Marks, place, kept, wants: Asked, on, speed: Array) -> Cones:
     """Variables in the order of the contacts that there are now. New ones stand on the central path, at the κ of the
     start or of this iteration.
     """
-    own, now, h = task.layout, carry.progress, task.duration
-    (heads, rubs), warm = on, now.fresh & (now.start == 0)
-    place = jnp.where(now.fresh, -1, _places(_names(task.kinds, carry.known.contacts), names))
+    own, h = task.layout, task.duration
+    (heads, rubs), (kept_heads, kept_rubs), warm = on, kept, now.fresh & (now.start == 0)
     old = _in_place(task, old, place)
-    was = carry.known.on[0]
-    kept_heads = jnp.concatenate([was[: own.limits] & ~now.fresh, (place >= 0) & was[own.limits :][place]])
-    kept_rubs = owned(own, kept_heads, True) & ~now.fresh
     scale = jnp.asarray(STARTS, speed.dtype)[now.start]
     excess = jnp.where(now.fresh, speed**2 * jnp.where(warm, WARM, scale**2), now.excess)
     kappa, per_head = task.path.kappa + excess, task.path.kappa + excess * h
     least = h * speed * scale * jnp.sqrt(wants.weight)
-    recalled = per_head / jnp.maximum(task.recalled.of(names), per_head / jnp.maximum(wants.gap, least))
+    recalled = per_head / jnp.maximum(task.recalled.of(at.names), per_head / jnp.maximum(wants.gap, least))
     gamma = per_head / jnp.maximum(wants.gap, jnp.where(warm, recalled, least))
     gamma = jnp.where(heads, jnp.where(kept_heads, old.gamma, gamma), 1.0)
     s = jnp.where(heads, jnp.where(kept_heads, old.s, per_head / gamma), 1.0)
@@ -212,19 +230,21 @@ def _variables(task: Task, carry: Carry, old: Cones, names: Array, wants: Asked,
 
 def _in_place(task: Task, old: Cones, place: Array) -> Cones:
     """Variables of contacts that were at places (nc,)."""
-    own, nc = task.layout, task.kinds.contacts
-    if not nc:
-        return old
-    from_, per = jnp.maximum(place, 0), (len(own.cones) - own.dry) // nc
+    own = task.layout
 
     def heads(x: Array) -> Array:
-        return jnp.concatenate([x[: own.limits], x[own.limits :][from_]])
+        return jnp.concatenate([x[: own.limits], x[own.limits :][jnp.maximum(place, 0)]]) if len(place) else x
 
-    def rubs(x: Array) -> Array:
-        parts = x[own.dry :].reshape(nc, per, *x.shape[1:])[from_]
-        return jnp.concatenate([x[: own.dry], parts.reshape(nc * per, *x.shape[1:])])
+    return Cones(heads(old.gamma), heads(old.s), *(_of_cones(task, x, place) for x in (old.y, old.psi, old.u)))
 
-    return Cones(heads(old.gamma), heads(old.s), rubs(old.y), rubs(old.psi), rubs(old.u))
+
+def _of_cones(task: Task, x: Array, place: Array) -> Array:
+    """Values (K, ...) of the cones of contacts that were at places (nc,)."""
+    dry, nc = task.layout.dry, len(place)
+    if not nc:
+        return x
+    parts = x[dry:].reshape(nc, -1, *x.shape[1:])[jnp.maximum(place, 0)]
+    return jnp.concatenate([x[:dry], parts.reshape(x[dry:].shape)])
 
 
 # ---- how far from a solution -----------------------------------------------------------------------------------------

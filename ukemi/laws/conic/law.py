@@ -1,5 +1,6 @@
 """Laws with hard contact at the end of the step and the exact friction cone (Dojo, eq. 26)."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -11,7 +12,7 @@ from jax.typing import ArrayLike
 
 from ukemi import values
 from ukemi.collide.detect import Contacts, detect, unsound
-from ukemi.collide.sweep.motion import covered
+from ukemi.collide.sweep.motion import approached
 from ukemi.constraints.rows import RowKinds, row_kinds
 from ukemi.implicit import rules
 from ukemi.implicit.rule import dense, root, straight_through
@@ -22,10 +23,12 @@ from ukemi.laws.conic.balance import bounces, impulses, restoring, rows_at, star
 from ukemi.laws.conic.cones import layout
 from ukemi.laws.conic.end import blocks_of
 from ukemi.laws.conic.interior_point import solve
+from ukemi.laws.conic.marks import marks
 from ukemi.laws.conic.mechanics import Mechanics
 from ukemi.laws.conic.memory import NAME, Pushes, recalled
 from ukemi.laws.conic.progress import Settings, Solution, Task
 from ukemi.laws.conic.record import Search, record
+from ukemi.laws.conic.room import with_room
 from ukemi.laws.conic.slopes import jacobian
 from ukemi.laws.conic.unknowns import Known, Path, Point
 from ukemi.laws.here import Here, here_at
@@ -71,6 +74,7 @@ class Conic(Method):
     """What the laws share; they differ in how velocities and impulses balance (`laws.conic.mechanics`)."""
 
     mechanics: ClassVar[Mechanics]
+    reach: ClassVar[Callable] = staticmethod(approached)  # how far pairs come nearer, of which contacts are looked at
 
     kappa: ArrayLike | None = eqx.field(converter=values.number_or_array, default=None)
     cone: str = eqx.field(static=True, default="elliptic")
@@ -181,7 +185,7 @@ class Conic(Method):
         kin = of_state(model, state, inputs)
         ahead = None
         if model.pairs.layout.groups:
-            ahead = lax.stop_gradient(compact(covered)(model, kin, state.v) + self.ahead)
+            ahead = lax.stop_gradient(compact(self.reach)(model, kin, state.v) + self.ahead)
         here = here_at(model, state, inputs, kin, ahead)
         return here, Guide(ahead, recalled(state))
 
@@ -209,7 +213,12 @@ class Conic(Method):
         """The point of a central path, by the implicit rule, and (iterations, whether that is a solution)."""
 
         def find(args) -> tuple[tuple[Point, Known], tuple[Array, Array]]:
-            found: Solution = solve(self._settings(args[0]), self._task(*args))
+            search = with_room(
+                lambda here, *more: solve(self._settings(here), self._task(here, *more)),
+                lambda model: layout(model, self._kinds(model)),
+                args[0].model,
+            )
+            found: Solution = search(*args)
             return (found.point, found.known), (found.iterations, found.solved)
 
         derive = partial(derivative.rule, self.mechanics, self._kinds(here.model))
@@ -227,6 +236,7 @@ class Conic(Method):
             layout(model, kinds),
             here,
             start,
+            marks(model, here.kin, here.contacts, kinds.contacts),
             free,
             duration,
             path,
@@ -237,7 +247,7 @@ class Conic(Method):
             lambda kin: detect(model, kin, guide.ahead),
         )
 
-    def search(self, model: Model, state: State, ctrl=None, *, turns: int = 60) -> Search:
+    def search(self, model: Model, state: State, ctrl=None, *, turns: int = 60, whole: bool = False) -> Search:
         """What the solver does in a step, turn by turn: residual, distance from the path, condition, start.
 
         Args:
@@ -245,10 +255,12 @@ class Conic(Method):
             state: where it is.
             ctrl: controls (nu,), or `Input` when more acts, or None for zero controls.
             turns: how many are looked at; a turn takes a point, or goes back half way.
+            whole: whether the condition is that of the system with all its unknowns, instead of the one of the size of
+                the velocities that is solved.
         """
         check(model, state, self)
         values.check_count("search", "turns", turns)
-        return _search(self, model, state, as_input(model, ctrl), turns)
+        return _search(self, model, state, as_input(model, ctrl), turns, whole)
 
     def _moved(self, model: Model, state: State, here: Here, guide: Guide, inputs: Input, v: Array, known) -> Moved:
         """Positions at the end, with what was inside before taken back."""
@@ -275,7 +287,7 @@ class Conic(Method):
 
 
 @eqx.filter_jit
-def _search(law: Conic, model: Model, state: State, inputs: Input, turns: int) -> Search:
+def _search(law: Conic, model: Model, state: State, inputs: Input, turns: int, whole: bool) -> Search:
     here, guide = law.start(model, state, inputs)
     task = law._task(here, model.options.timestep, law.path(here.v.dtype), guide)
-    return record(law._settings(here), task, turns)
+    return record(law._settings(here), task, turns, whole)

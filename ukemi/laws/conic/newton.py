@@ -5,7 +5,9 @@ there are (docs/hard_contact.md). Solver and derivative take the same step.
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ukemi.laws.conic import cones
@@ -65,6 +67,32 @@ def condition(system: System, M: Array) -> Array:
     sizes = jnp.sqrt(jnp.diagonal(M))  # as roots of energies, whatever the units
     scale = jnp.concatenate([1 / sizes, jnp.ones(len(system.matrix) - len(sizes))])
     return jnp.linalg.cond(scale[:, None] * system.matrix * scale)
+
+
+def whole_condition(system: System, M: Array, duration: Array) -> Array:
+    """The same of the system before cones are eliminated, in v⁺, impulses of equalities, γ, s/h, y, ψ and u."""
+    layout, point, head, asked, (heads, rubs), slopes, _, slope, _ = system
+    hold, (H, nv), K = len(slopes.held), slopes.gap.shape, len(rubs)
+
+    def made(change: Array) -> Array:
+        dv, held, gamma, s, y, psi, u = jnp.split(change, np.cumsum([nv, hold, H, H, 2 * K, K]))
+        y, u, nearer = y.reshape(K, 2), u.reshape(K, 2), slopes.gap @ dv
+        ahead, d_head = owned(layout, asked.fade * nearer), owned(layout, gamma)
+        both = (point.y * u + y * point.u).sum(-1)
+        return jnp.concatenate([
+            slope @ dv - held @ slopes.holds - gamma @ slopes.heads - jnp.einsum("ki,kin->n", y, slopes.rubs),
+            slopes.held @ dv,
+            jnp.where(heads, (nearer + asked.delta * gamma) / duration - s, gamma),
+            jnp.where(heads, point.gamma * s + (point.s * gamma - asked.fade * nearer) / duration, s),
+            jnp.where(rubs[:, None], slopes.slip @ dv - u, y).reshape(-1),
+            jnp.where(rubs, head * psi + point.psi * d_head + both - ahead, psi),
+            jnp.where(rubs[:, None], head[:, None] * u + d_head[:, None] * point.u + point.psi[:, None] * y
+                      + psi[:, None] * point.y, u).reshape(-1),
+        ])  # fmt: skip
+
+    matrix, sizes = jax.jacfwd(made)(jnp.zeros(nv + hold + 2 * H + 5 * K, M.dtype)), jnp.sqrt(jnp.diagonal(M))
+    scale = jnp.concatenate([1 / sizes, jnp.ones(len(matrix) - nv)])
+    return jnp.linalg.cond(scale[:, None] * matrix * scale)
 
 
 def solver(system: System, *, refined: bool = False) -> Callable[[Imbalance], tuple[Point, Array]]:

@@ -8,6 +8,7 @@ from jax import Array
 from ukemi.constraints.rows import RowKinds
 from ukemi.laws.conic.balance import Start
 from ukemi.laws.conic.cones import Layout
+from ukemi.laws.conic.marks import Marks
 from ukemi.laws.conic.mechanics import Mechanics
 from ukemi.laws.conic.memory import Pushes
 from ukemi.laws.conic.newton import Slopes
@@ -32,6 +33,7 @@ class Task(NamedTuple):
     layout: Layout
     here: Here
     start: Start
+    marks: Marks  # of the contacts at the start
     free: FreeMotion
     duration: Array
     path: Path
@@ -53,6 +55,8 @@ class Found(NamedTuple):
     slopes: Slopes
     M: Array  # (nv, nv) slope of the impulse that v⁺ needs
     residual: Array  # () relative to the velocities at hand
+    place: Array  # (nc,) where contacts were at the last point; −1: they are new
+    kept: tuple[Array, Array]  # which heads (H,) and cones (K,) counted there, too
 
 
 class Progress(NamedTuple):
@@ -61,6 +65,7 @@ class Progress(NamedTuple):
     alpha: Array  # () how far it goes, at the next try
     last: Array  # () how far it went
     tries: Array
+    creeping: Array  # () short steps in a row
     residual: Array
     off_path: Array  # () distance from `excess`
     excess: Array  # () how far above κ products should be after this iteration, those of slips
@@ -70,9 +75,17 @@ class Progress(NamedTuple):
     rounds: Array  # () iterations of this start
     total: Array  # () of all
     close: Array  # () bool: at a point that counts as a solution
-    longer: Array  # () bool: goes farther than Newton's step
     solved: Array
     stuck: Array
+
+
+class Bent(NamedTuple):
+    """What steps so far have told of how force and slips bend, by Broyden's updates."""
+
+    force: Array  # (nv, nv) slope beyond what the system says
+    slip: Array  # (K, 2, nv)
+    force_left: Array  # (nv,) what was left at the last point
+    slip_left: Array  # (K, 2)
 
 
 class Carry(NamedTuple):
@@ -82,6 +95,7 @@ class Carry(NamedTuple):
     known: Known
     change: Point
     progress: Progress
+    bent: Bent
 
 
 class Solution(NamedTuple):
@@ -91,6 +105,7 @@ class Solution(NamedTuple):
     known: Known
     iterations: Array
     solved: Array
+    start: Array  # () from which start
 
 
 class Way(NamedTuple):
@@ -99,4 +114,3 @@ class Way(NamedTuple):
     change: Point
     alpha: Array  # () how far it may go
     excess: Array  # () over κ
-    longer: Array  # () bool: farther than Newton's step

@@ -16,13 +16,13 @@ class Search(NamedTuple):
 
     residual: Array  # largest residual, as a velocity times the root of a mass [√J]
     products: Array  # largest distance of cone products from κ, relative to it
-    condition: Array  # condition number of Newton's matrix, of velocities times the roots of masses
+    condition: Array  # condition number of Newton's matrix, or of the whole system, velocities times roots of masses
     start: Array  # which start: 0 is warm
     iterations: Array  # so far
     solved: Array  # bool
 
 
-def record(settings: Settings, task: Task, turns: int) -> Search:
+def record(settings: Settings, task: Task, turns: int, whole: bool) -> Search:
     """The search of a task over some turns, of which some may only have gone back half way."""
 
     def go_on(carry: Carry, _):
@@ -34,7 +34,8 @@ def record(settings: Settings, task: Task, turns: int) -> Search:
             task.layout, found.point.cones, found.head, found.asked, found.known.on, found.M, found.slopes
         )
         distance = off_path(task, found, jnp.zeros_like(now.excess))
-        condition = newton.condition(system, task.free.M)
+        M, h = task.free.M, task.duration
+        condition = newton.whole_condition(system, M, h) if whole else newton.condition(system, M)
         return after, Search(now.residual * now.speed, distance, condition, now.start, now.total, now.solved)
 
     return lax.scan(go_on, blank(task), None, length=turns)[1]

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
+from ukemi.collide.sweep.motion import covered
 from ukemi.implicit.rules import CentralPath
 from ukemi.laws.conic.law import Conic
 from ukemi.laws.conic.mechanics import Linear
@@ -13,6 +14,7 @@ class Relaxed(Conic):
     """Contacts as they are where a step begins, friction bounded in each direction apart, at a κ."""
 
     mechanics = Linear()
+    reach = staticmethod(covered)  # contacts are not looked for again
 
 
 def relaxed(rule: CentralPath, model: Model, state: State, inputs: Input) -> tuple[Array, Array]:

@@ -6,6 +6,7 @@ from jax import Array
 
 from ukemi.collide.detect import Contacts
 from ukemi.laws.conic.cones import Cones, Products
+from ukemi.laws.conic.marks import Marks
 
 
 class Point(NamedTuple):
@@ -20,6 +21,7 @@ class Known(NamedTuple):
     """What a step's residual takes as given: contacts at its end and what they were, which count, which bounce."""
 
     contacts: Contacts
+    marks: Marks  # what these are known by
     origin: Array  # (nc,) which contact of the start each is; −1: none
     on: tuple[Array, Array]  # heads (H,) and cones (K,)
     bounce: Array  # (H,)

@@ -1,0 +1,105 @@
+"""The search of the laws with cones: steps in which much turns are found, whatever room there is."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ukemi as uk
+from ukemi.collide.detect import detect
+from ukemi.laws.conic import room
+from ukemi.laws.conic.marks import marks, places
+from ukemi.mechanics.kinematics import of_state
+from ukemi.model.records import as_input
+
+BOX = """<mujoco><option timestep="0.1"/><worldbody><geom type="plane" size="5 5 1" friction=".5"/>
+<body pos="0 0 .25"><freejoint/><geom type="box" size=".25 .2 .15" mass="1" friction=".5"/></body>
+</worldbody></mujoco>"""
+
+
+def turned(rng, count: int) -> np.ndarray:
+    """Random rotations (count, 4)."""
+    q = rng.standard_normal((count, 4))
+    return q / np.linalg.norm(q, axis=-1, keepdims=True)
+
+
+def lowest(quat: np.ndarray, half) -> np.ndarray:
+    """How far the lowest corner of boxes is below their centre."""
+    w, x, y, z = quat.T
+    return abs(np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], -1)) @ half
+
+
+@pytest.fixture(scope="module")
+def tumbling():
+    """Status and iterations of steps of 0.1 s of boxes near the floor that turn by 0.3 rad per step."""
+    model, rng, n = uk.load(BOX), np.random.default_rng(0), 300
+    quat = turned(rng, n)
+    height = lowest(quat, [0.25, 0.2, 0.15]) + rng.uniform(0, 0.1, n)
+    q = jnp.asarray(np.concatenate([np.zeros((n, 2)), height[:, None], quat], -1))
+    v = jnp.asarray(rng.standard_normal((n, 6)) * [1, 1, 1, 3, 3, 3])
+    start = uk.initial_state(model)
+
+    @jax.jit
+    def steps(q, v):
+        def one(at):
+            after = uk.step(model, eqx.tree_at(lambda s: (s.q, s.v), start, at), None, uk.NCP())
+            return after.status, after.cache.iterations, after.q
+
+        return jax.lax.map(one, (q, v))
+
+    status, iterations, ends = steps(q, v)
+    return np.asarray(status), np.asarray(iterations), np.asarray(ends)
+
+
+def test_boxes_that_tumble_are_stepped_at_ten_steps_a_second(tumbling):
+    status, iterations, q = tumbling
+    assert (status != 0).mean() < 0.01  # of 100 draws 7 were left when slots stood for corners
+    assert iterations.mean() < 13
+    clear = q[:, 2] - lowest(q[:, 3:], np.array([0.25, 0.2, 0.15]))
+    assert clear[status == 0].min() > -1e-6
+
+
+def test_corners_of_a_box_that_turns_are_known_by_where_they_are():
+    model, rng = uk.load(BOX), np.random.default_rng(1)
+    found, start = [], uk.initial_state(model)
+
+    @jax.jit
+    def known_by(q):
+        kin = of_state(model, eqx.tree_at(lambda s: s.q, start, q), as_input(model, None))
+        return marks(model, kin, detect(model, kin, jnp.asarray(1.0)), 4)
+
+    for quat in turned(rng, 20):
+        for more in (np.zeros(3), 0.2 * rng.standard_normal(3)):
+            w, xyz = quat[0], quat[1:] + 0.5 * more
+            near = np.concatenate([[w], xyz]) / np.linalg.norm([w, *xyz])
+            found.append(known_by(jnp.array([0, 0, lowest(near[None], [0.25, 0.2, 0.15])[0] - 0.01, *near])))
+    renamed, found = 0, jax.tree.map(np.asarray, found)
+    for before, now in zip(found[::2], found[1::2], strict=True):
+        was = np.asarray(places(before, now))
+        same = was >= 0
+        np.testing.assert_allclose(now.place[same], before.place[was[same]], atol=1e-9)
+        apart = np.linalg.norm(np.asarray(now.place)[:, None] - np.asarray(before.place), axis=-1)
+        assert (same == (apart < 1e-9).any(1)).all()  # and none is missed
+        renamed += (np.asarray(now.names)[same] != np.asarray(before.names)[was[same]]).sum()
+    assert renamed > 0  # by slots they would have been others
+
+
+PLATE = """<mujoco><option timestep="0.05"/><worldbody><geom type="plane" size="5 5 1"/>
+<body pos="0 0 .11"><freejoint/>{feet}</body></worldbody></mujoco>""".format(
+    feet="".join(f'<geom size=".05" pos="{0.1 * x} {0.1 * y} 0" mass=".1"/>' for x in range(8) for y in range(5))
+)
+
+
+def test_room_for_few_contacts_finds_what_all_room_finds(monkeypatch):
+    model = uk.load(PLATE)
+    tilted = [0, 0, 0.4, 0.96, 0.28, 0, 0]
+    starts = [uk.initial_state(model, q=tilted, v=[0, 0, -3, 0.5, 0.2, 0]), uk.initial_state(model)]
+    run = eqx.filter_jit(lambda start, law: uk.rollout(model, start, jnp.zeros((12, 0)), law))
+    few = [run(start, uk.NCP()) for start in starts]
+    monkeypatch.setattr(room, "SLOTS", ())
+    for start, states in zip(starts, few, strict=True):
+        whole = run(start, uk.NCP(iterations=31))  # another bound, so that it is traced again
+        assert int(states.status[-1]) == int(whole.status[-1]) == 0
+        np.testing.assert_allclose(states.q, whole.q, atol=1e-8)
+        np.testing.assert_allclose(states.v, whole.v, atol=1e-6)

@@ -1,0 +1,83 @@
+"""A search with room for few contacts first, since a turn costs what there is room for; then with all of it.
+
+Contacts come nearest first, and what is farther than the central path's width does not push: a search that had room
+for all that are nearer at its end is the search with all room.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ukemi.collide.detect import Contacts
+from ukemi.laws.active_contacts import SLOTS
+from ukemi.laws.conic.cones import Cones, Layout
+from ukemi.laws.conic.marks import Marks
+from ukemi.laws.conic.progress import Solution
+from ukemi.laws.conic.unknowns import Known, Point
+from ukemi.laws.here import Here
+from ukemi.model.records import Model
+from ukemi.xla.batches import one_by_one
+
+
+def with_room(search: Callable[..., Solution], layout_of: Callable[[Model], Layout], model: Model):
+    """The same search from a start (`Here` of the model, ...), which looks for few contacts where these suffice."""
+    full = model.pairs.layout.capacity
+    sizes = [n for n in SLOTS if 3 * n <= full]
+    if not sizes:
+        return search
+    room = sizes[-1]
+
+    def choose(here: Here, *more) -> Solution:
+        layouts = layout_of(_small(here, room).model), layout_of(here.model)
+        blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(search, here, *more))
+
+        def few():
+            found = search(_small(here, room), *more)
+            return _widened(found, full - room, *layouts), found.known.contacts.overflow
+
+        found, lost = lax.cond(here.contacts.active.sum() <= room, few, lambda: (blank, jnp.ones((), bool)))
+        return lax.cond(lost, lambda: search(here, *more), lambda: found)
+
+    return one_by_one(choose, in_lockstep=search)
+
+
+def _small(here: Here, room: int) -> Here:
+    """The same of a model with room for fewer contacts."""
+    model = here.model
+    layout = dataclasses.replace(model.pairs.layout, capacity=room)
+    model = eqx.tree_at(lambda m: m.pairs, model, dataclasses.replace(model.pairs, layout=layout))
+    return here._replace(model=model, contacts=_rowwise(here.contacts, lambda x: x[:room]))
+
+
+def _rowwise(contacts: Contacts, change) -> Contacts:
+    """Contacts whose arrays, which all lead with them, are changed."""
+    flags = {"overflow": contacts.overflow, "failed": contacts.failed}
+    rows = contacts._replace(**dict.fromkeys(flags))
+    return jax.tree.map(change, rows)._replace(**flags)
+
+
+def _widened(found: Solution, more: int, small: Layout, full: Layout) -> Solution:
+    """What was found, with empty room for more contacts behind."""
+
+    def longer(count: int, value):
+        return lambda x: jnp.concatenate([x, jnp.full((count, *x.shape[1:]), value, x.dtype)])
+
+    (v, held, cones), known = found.point, found.known
+    heads, rubs = len(full.heads) - len(small.heads), len(full.cones) - len(small.cones)
+    gamma, s = (longer(heads, 1.0)(x) for x in cones[:2])
+    y, psi, u = (longer(rubs, one)(x) for x, one in zip(cones[2:], (0.0, 1.0, 0.0), strict=True))
+    no = longer(heads, False)
+    known = Known(
+        _rowwise(known.contacts, longer(more, 0)),
+        Marks(*(longer(more, value)(x) for value, x in zip((-1, 0.0, False), known.marks, strict=True))),
+        longer(more, -1)(known.origin),
+        (no(known.on[0]), longer(rubs, False)(known.on[1])),
+        no(known.bounce),
+        no(known.deep),
+        known.pushed,
+    )
+    return found._replace(point=Point(v, held, Cones(gamma, s, y, psi, u)), known=known)
