@@ -93,7 +93,7 @@ def test_elevations_have_the_derivative_of_a_step(law):
 
 
 def test_contacts_from_a_distance_feel_the_hills():
-    """`uk.FromDistance`: a ball above hills has a derivative in the elevations beneath it, and the same motion."""
+    """`uk.FromDistance`: a ball above hills has a derivative in the elevations beneath it."""
     m, model = terrain.scene(("sphere",))
     q = terrain.resting(np.random.default_rng(5), m, model, "sphere", 1e-3)
     frame = np.asarray(terrain.contacts(model, q).frame)[0, 0]
@@ -104,12 +104,9 @@ def test_contacts_from_a_distance_feel_the_hills():
     @jax.jit
     def after(data):
         new = dataclasses.replace(model, heights=dataclasses.replace(model.heights, data=data))
-        rules = uk.Exact(), uk.FromDistance(width=0.02)
-        step = [uk.step(new, state, None, uk.Soft(gradient=rule)).v for rule in rules]
-        return step[1][2], step
+        return uk.step(new, state, None, uk.Soft(gradient=uk.FromDistance(width=0.02))).v[2]
 
-    slope, (plain, near) = jax.grad(after, has_aux=True)(model.heights.data)
-    np.testing.assert_array_equal(plain, near)
+    slope = jax.grad(after)(model.heights.data)
     assert jnp.isfinite(slope).all() and (slope != 0).any()
 
 
