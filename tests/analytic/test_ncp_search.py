@@ -103,3 +103,14 @@ def test_room_for_few_contacts_finds_what_all_room_finds(monkeypatch):
         assert int(states.status[-1]) == int(whole.status[-1]) == 0
         np.testing.assert_allclose(states.q, whole.q, atol=1e-8)
         np.testing.assert_allclose(states.v, whole.v, atol=1e-6)
+
+
+def test_the_system_of_all_unknowns_is_well_conditioned():
+    """Dojo, Fig. 10: elimination puts γ²/κ beside masses, the system before that has neither γ/s nor its inverse."""
+    model = uk.load(BOX.replace('type="box" size=".25 .2 .15"', 'size=".25"').replace('"0.1"', '"0.01"'))
+    state = uk.initial_state(model, q=[0, 0, 0.249, 1, 0, 0, 0], v=[1, 0, -1, 0, 0, 0])
+    whole, eliminated = (uk.NCP().search(model, state, turns=12, whole=all_of_it) for all_of_it in (True, False))
+    assert whole.solved[-1] and whole.iterations[-1] <= 8
+    np.testing.assert_array_equal(whole.iterations, eliminated.iterations)
+    assert whole.residual[-1] < 1e-8 and whole.products[-1] < 1e-4
+    assert whole.condition.max() < 100 and eliminated.condition[-1] > 1e6

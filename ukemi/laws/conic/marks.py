@@ -24,8 +24,7 @@ class Marks(NamedTuple):
 def marks(model: Model, kin: Kinematics, contacts: Contacts, count: int) -> Marks:
     """What the first contacts are known by, at the poses where they were found."""
     names, pair, layout = contacts.names[:count], contacts.pair[:count], model.pairs.layout
-    groups = [(wanders(group.types), len(group.geoms)) for group in layout.groups]
-    wander = np.repeat([own for own, _ in groups], [n for _, n in groups])
+    wander = np.array([wanders(group.types) for group in layout.groups for _ in group.geoms], bool)
     if not count or not wander.any():
         return Marks(names, jnp.zeros((count, 0), contacts.distance.dtype), jnp.zeros(count, bool))
     second = jnp.asarray(layout.geoms[:, 1])[pair]
