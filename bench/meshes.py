@@ -6,6 +6,7 @@ Robots stand or lie on a floor and are stepped from a state in contact; float32,
 """
 
 import argparse
+import dataclasses
 import time
 from pathlib import Path
 
@@ -55,6 +56,15 @@ def median_of(call, count: int) -> float:
     return 1e6 * float(np.median(times))
 
 
+def bytes_of(value) -> int:
+    """Memory of all arrays of a model, those of its topology too."""
+    if dataclasses.is_dataclass(value):
+        return sum(bytes_of(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, tuple | list | dict):
+        return sum(map(bytes_of, value.values() if isinstance(value, dict) else value))
+    return getattr(value, "nbytes", 0)
+
+
 def measure(name: str, path: Path, height: float, slopes: bool) -> None:
     m = on_floor(path)
     d = settled(m, height)
@@ -80,7 +90,7 @@ def measure(name: str, path: Path, height: float, slopes: bool) -> None:
 
     other = median_of(theirs, 7) / steps
     line = f"{name:12} nv {m.nv:3} contacts {d.ncon:3}  step {mine:7.0f} µs = {mine / other:5.1f} x mj_step"
-    line += f"  load {loading:4.1f} s  first call {first:5.1f} s"
+    line += f"  load {loading:4.1f} s  first call {first:5.1f} s  model {bytes_of(model) / 1e6:.1f} MB"
     if slopes:
         A, B = np.zeros((2 * m.nv + m.na,) * 2), np.zeros((2 * m.nv + m.na, m.nu))
         d.qpos[:], d.qvel[:], d.act[:] = q, v, act

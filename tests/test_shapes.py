@@ -14,10 +14,11 @@ import pytest
 
 import ukemi as uk
 from ukemi.collide import primitives, response, shapes
-from ukemi.collide.detect import Contacts, bounding_capsules
+from ukemi.collide.detect import Contacts
 from ukemi.collide.geometry import contact_frame
 from ukemi.collide.hulls.features import Corners
 from ukemi.collide.kinds import KINDS, OTHER
+from ukemi.collide.near import bounding_capsules
 from ukemi.collide.primitives import PAIRS, POLYTOPES, PairFunction
 from ukemi.collide.shapes import Hit
 from ukemi.collide.sweep import hull

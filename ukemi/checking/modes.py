@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.collide.detect import NAMES, Contacts, reach_of_pairs
+from ukemi.collide.detect import NAMES, Contacts
+from ukemi.collide.near import reach_of_pairs
 from ukemi.collide.primitives import points_of
 from ukemi.constraints.block import Frame, Side
 from ukemi.constraints.contacts import contact_parameters, mixing_code

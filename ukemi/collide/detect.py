@@ -9,21 +9,23 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide import response
-from ukemi.collide.hulls import boxes, ground, touching
-from ukemi.collide.hulls.features import FEATURES, Corners, Patch, all_corners
-from ukemi.collide.kinds import KINDS
+from ukemi.collide.hulls import ground, touching
+from ukemi.collide.hulls.features import FEATURES, Corners, Patch
+from ukemi.collide.near import PART, Posed, free_corners, is_flat, is_ground, posed_at, reach_ahead
 from ukemi.collide.primitives import POLYTOPES, chunk_of, pair_function, points_of
-from ukemi.collide.shapes import EMPTY, Shape, own_arrays, shapes_at, sides
+from ukemi.collide.shapes import EMPTY, Shape, shapes_at, sides
 from ukemi.implicit.rule import keep, unmoved, zero_tangent
 from ukemi.maths import spatial
-from ukemi.maths.ranking import smallest
+from ukemi.maths.ranking import places, smallest
 from ukemi.mechanics.kinematics import Kinematics, geom_frames
-from ukemi.model.records import Model, PairGroup, PairLayout
+from ukemi.model.records import Model, PairLayout
 from ukemi.status import Status
 from ukemi.xla.batches import one_by_one
 from ukemi.xla.stages import compact
 
 FEW_GROUPS = 4
+SHORT = 64  # candidates near enough to look at, of which all are ranked in much less time than of more
+ROWS = 8  # contacts whose patches are looked up together
 NAMES = 1021  # of contact points of a pair, a prime: prisms of a height field that share one are far apart
 
 
@@ -65,15 +67,6 @@ class Found(NamedTuple):
     features: Array  # (n, 9) or (n, 0)
 
 
-class Posed(NamedTuple):
-    """All geoms in the world, and how near each pair must be to matter."""
-
-    shapes: Shape  # all geoms
-    reach: Array  # (pairs,) margin + gap [m]
-    near: Array  # (pairs,) distance between bounding capsules, less the reach [m]
-    corners: Corners
-
-
 def detect(model: Model, kin: Kinematics, ahead: Array | None = None) -> Contacts:
     """Contact points at the poses `kin`.
 
@@ -93,26 +86,27 @@ def _detect(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
 
 def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
     layout = model.pairs.layout
-    margin, gap = _reach(model, ahead)
-    corners = all_corners(layout.hulls, _corners(model))
-    near = _apart(model, shapes, margin + gap) - margin - gap
-    posed = Posed(shapes, margin + gap, near, corners)
-    parts = [_examine(layout, g, np.arange(len(layout.groups[g].geoms)), posed).found for g in _planes(layout)]
     overflow, failed, nowhere = jnp.zeros((3,), bool)
+    posed, unlisted = posed_at(model, shapes, ahead)
+    parts = [_examine(layout, [g], _rows(layout, g), posed).found for g in _planes(layout)]
+    first, length = sum(len(part.distance) for part in parts), jnp.int32(0)
     if len(_planes(layout)) < len(layout.groups):
-        others, overflow, failed = one_by_one(lambda posed: _near_pairs(layout, posed))(posed)
+        others, length, overflow, failed = one_by_one(lambda posed: _near_pairs(layout, posed))(posed)
         parts.append(others)
-        nowhere = ~jnp.isfinite(posed.near).all()
+        overflow = overflow | unlisted
+        nowhere = ~(jnp.isfinite(posed.near).all() & jnp.isfinite(shapes.pos).all())
     found = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
-    excess = (found.distance - margin[found.pair]).astype(jnp.float32)
-    nearest = smallest(excess, min(layout.capacity, len(excess)))
+    excess = (found.distance - reach_ahead(model, ahead, found.pair)[0]).astype(jnp.float32)
+    nearest = _ranked(excess, min(layout.capacity, len(excess)), first, length)
     if layout.capacity < len(excess):
         overflow = overflow | ((excess < 0).sum() > layout.capacity)
     distance, hit, pair, which, features = spatial.materialize(tuple(x[nearest] for x in found))
     nowhere = nowhere | ~jnp.isfinite(excess).all()
     distance = jnp.where(nowhere, jnp.nan, distance)
+    margin, gap = reach_ahead(model, ahead, pair)
+    active, known = ~(distance >= margin), ~(distance >= margin + gap)
     return Contacts(
-        active=~(distance >= margin[pair]),
+        active=active,
         distance=distance,
         point=hit[:, :3],
         frame=hit[:, 3:].reshape(-1, 3, 3),
@@ -120,16 +114,60 @@ def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
         which=which,
         overflow=overflow,
         features=features,
-        patch=None if layout.hulls.idle else touching.patches(layout.hulls, corners, features),
+        patch=None if layout.hulls.idle else _patches(layout, posed.corners, features, _count(known)),
         failed=failed,
     )
+
+
+def _ranked(excess: Array, k: int, first: int, length: Array) -> Array:
+    """Places (k,) of the k smallest of (n,), of which after the `first` ones only so many (length) are any."""
+    few = first + SHORT
+    if len(excess) < 2 * few:
+        return smallest(excess, k)
+
+    def of_few(excess: Array, length: Array) -> Array:
+        return jnp.concatenate([smallest(excess[:few], min(k, few)), np.arange(few, max(k, few), dtype=np.int32)])
+
+    def of_all(excess: Array, length: Array) -> Array:
+        return smallest(excess, k)
+
+    def ranked(excess: Array, length: Array) -> Array:
+        return lax.cond(length <= SHORT, of_few, of_all, excess, length)
+
+    return one_by_one(ranked, in_lockstep=of_all)(excess, length)
+
+
+def _count(mask: Array) -> Array:
+    """How many () are true of a mask (n,), and those before the last of them."""
+    return jnp.where(mask, np.arange(1, len(mask) + 1, dtype=np.int32), 0).max(initial=0)
+
+
+def _patches(layout: PairLayout, corners: Corners, features: Array, count: Array) -> Patch:
+    """What touches (nc, 2, ...) of the first `count` contacts."""
+
+    def every(corners, features, count):
+        return touching.patches(layout.hulls, corners, features)
+
+    def by_rows(corners, features, count):
+        padded = jnp.pad(features, ((0, -len(features) % ROWS), (0, 0)))
+
+        def some(k, out):
+            new = touching.patches(layout.hulls, corners, lax.dynamic_slice_in_dim(padded, k * ROWS, ROWS))
+            return jax.tree.map(lambda x, y: lax.dynamic_update_slice_in_dim(x, y, k * ROWS, 0), out, new)
+
+        blank = jax.eval_shape(every, corners, padded, count)
+        blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), blank)
+        out = lax.fori_loop(0, -(-count // ROWS), some, blank)
+        return jax.tree.map(lambda x: x[: len(features)], out)
+
+    return one_by_one(by_rows, in_lockstep=every)(corners, features, count)
 
 
 def _differentiate_detect(primals, tangents):
     """Contacts follow their shapes by the derivative of the pair functions; which contacts there are is constant."""
     (model, shapes, ahead), (models, along, _) = primals, tangents
     contacts = keep(_detect(model, shapes, ahead))
-    return contacts, _following(model, shapes, ahead, along, _corners(models), contacts)
+    return contacts, _following(model, shapes, ahead, along, free_corners(models), contacts)
 
 
 _detect.defjvp(_differentiate_detect, symbolic_zeros=True)
@@ -149,7 +187,7 @@ def _attached(model: Model, shapes: Shape, ahead: Array | None, contacts: Contac
 
 def _differentiate_attached(primals, tangents):
     (model, shapes, ahead, contacts), (models, along, _, _) = primals, tangents
-    return contacts, _following(model, shapes, ahead, along, _corners(models), contacts)
+    return contacts, _following(model, shapes, ahead, along, free_corners(models), contacts)
 
 
 def _following(model: Model, shapes: Shape, ahead: Array | None, along: Shape, bend, contacts: Contacts) -> Contacts:
@@ -157,116 +195,53 @@ def _following(model: Model, shapes: Shape, ahead: Array | None, along: Shape, b
     tangent = zero_tangent(contacts)
     if unmoved((along, bend)):
         return tangent
-    margin, gap = _reach(model, ahead)
-    moved = response.follow(model.pairs.layout, margin + gap, shapes, along, _corners(model), bend, contacts)
+    margin, gap = reach_ahead(model, ahead)
+    moved = response.follow(model.pairs.layout, margin + gap, shapes, along, free_corners(model), bend, contacts)
     return tangent._replace(distance=moved.distance, point=moved.point, frame=moved.frame)
 
 
 _attached.defjvp(_differentiate_attached, symbolic_zeros=True)
 
 
-def _corners(model: Model) -> Corners:
-    """Those that are parameters."""
-    return Corners(model.geoms.vertices, model.heights)
-
-
-def reach_of_pairs(model: Model) -> tuple[Array, Array]:
-    """Margin and gap (pairs,) [m]: forces act below the margin, contacts are known below margin + gap."""
-    layout, geoms, pairs = model.pairs.layout, model.geoms, model.pairs
-    a, b = layout.geoms.T
-    margin, gap = geoms.margin[a] + geoms.margin[b], geoms.gap[a] + geoms.gap[b]
-    if not len(pairs.margin):
-        return margin, gap
-    listed, k = layout.explicit >= 0, np.maximum(layout.explicit, 0)
-    return jnp.where(listed, pairs.margin[k], margin), jnp.where(listed, pairs.gap[k], gap)
-
-
-def _reach(model: Model, ahead: Array | None) -> tuple[Array, Array]:
-    margin, gap = reach_of_pairs(model)
-    return (margin, gap) if ahead is None else (margin + ahead, gap)
-
-
-def bounding_capsules(model: Model) -> tuple[Array, Array]:
-    """Half axis (ng, 3) in the geom's frame and radius (ng,) of a capsule that holds each geom [m]."""
-    kinds, half = [KINDS[kind] for kind in model.geoms.layout.type], jnp.zeros_like(model.geoms.pos)
-    radius = jnp.zeros_like(half[:, 0])
-    for bounds in dict.fromkeys(kind.bounds for kind in kinds if kind.bounds):
-        own, held = np.array([kind.bounds is bounds for kind in kinds]), bounds(*own_arrays(model.geoms))
-        half, radius = jnp.where(own[:, None], held[0], half), jnp.where(own, held[1], radius)
-    hulls = model.pairs.layout.hulls
-    own = np.array([kind.bounds is None for kind in kinds]) & (hulls.of >= 0)
-    if not own.any():
-        return half, radius
-    held, size = jnp.asarray(hulls.capsules, half.dtype)[hulls.of], model.geoms.size
-    half = jnp.where(own[:, None], held[:, :3] * size, half)
-    return half, jnp.where(own, held[:, 3] * jnp.abs(size).max(-1), radius)
-
-
-def _apart(model: Model, shapes: Shape, reach: Array) -> Array:
-    """Distance (pairs,) between the bounding capsules of each pair [m]: never more than that of the shapes."""
-    (a, b), pos, mat = model.pairs.layout.geoms.T, shapes.pos, shapes.mat
-    half, radius = bounding_capsules(model)
-    end = spatial.materialize(spatial.apply(mat, half))
-    u, w, r = end[a], end[b], pos[b] - pos[a]
-    uu, ww, uw = (u * u).sum(-1), (w * w).sum(-1), (u * w).sum(-1)
-    ur, wr = (u * r).sum(-1), (w * r).sum(-1)
-    # closest points s u and r + t w of two segments, |s|, |t| ≤ 1, by three alternating exact minimisations: with
-    # the first from the lines' common normal this is the exact pair, up to parallel segments where any will do
-    cross = uu * ww - uw * uw
-    s = jnp.clip((ur * ww - wr * uw) / jnp.where(cross > 1e-12, cross, 1.0), -1, 1)
-    t = jnp.clip((s * uw - wr) / jnp.where(ww > 0, ww, 1.0), -1, 1)
-    s = jnp.clip((t * uw + ur) / jnp.where(uu > 0, uu, 1.0), -1, 1)
-    apart = spatial.safe_norm(r + t[:, None] * w - s[:, None] * u) - radius[a] - radius[b]
-    apart = _boxes_apart(model, pos, mat, apart)
-    apart = _over_ground(model, shapes, end, radius, reach, apart)
-    flat = np.array([KINDS[kind].endless for kind in model.geoms.layout.type])[a]
-    if not flat.any():
-        return apart
-    normal = mat[a][:, :, 2]
-    above = (normal * r).sum(-1) - jnp.abs((normal * w).sum(-1)) - radius[b]
-    return jnp.where(flat, above, apart)
-
-
-def _over_ground(model: Model, shapes: Shape, end: Array, radius: Array, reach: Array, known: Array) -> Array:
-    """Distance (pairs,) `known`, or of pairs with a height field that from what of it is beneath."""
-    layout = model.pairs.layout
-    for g, group in enumerate(layout.groups):
-        if _is_ground(group):
-            own = slice(layout.first[g], layout.first[g + 1])
-            known = known.at[own].set(ground.apart(model.heights, group, shapes, end, radius, reach[own]))
-    return known
-
-
-def _boxes_apart(model: Model, pos: Array, mat: Array, known: Array) -> Array:
-    """Distance (pairs,) `known` between bounding capsules, or of polytopes that between boxes if it is larger."""
-    layout, kinds = model.pairs.layout, model.geoms.layout.type
-    if layout.hulls.idle:
-        return known
-    center, half = boxes.boxes(kinds, layout.hulls, model.geoms.size)
-    for g, group in enumerate(layout.groups):
-        if group.types in POLYTOPES and not _is_flat(group) and not _is_ground(group):
-            own = slice(layout.first[g], layout.first[g + 1])
-            known = known.at[own].max(boxes.apart(center, half, pos, mat, group.geoms))
-    return known
-
-
 def _planes(layout: PairLayout) -> list[int]:
-    """Groups to examine whole: planes with anything, unless there are so many groups that choosing pays."""
-    if len(layout.groups) > FEW_GROUPS:
+    """Groups to examine whole: planes with anything, unless there are so many groups or pairs that choosing pays."""
+    if len(layout.groups) > FEW_GROUPS or layout.many:
         return []
-    return [g for g, group in enumerate(layout.groups) if _is_flat(group) and group.types not in POLYTOPES]
+    return [g for g, group in enumerate(layout.groups) if is_flat(group) and group.types not in POLYTOPES]
 
 
-def _is_flat(group: PairGroup) -> bool:
-    return KINDS[group.types[0]].endless
+def _rows(layout: PairLayout, g: int) -> np.ndarray:
+    """Pairs of a group."""
+    return np.arange(layout.first[g], layout.first[g + 1], dtype=np.int32)
 
 
-def _is_ground(group: PairGroup) -> bool:
-    return KINDS[group.types[0]].ground
+def _families(layout: PairLayout, groups: list[int]) -> list[list[int]]:
+    """Groups that are examined by one routine: all of polytopes that are searched for what is nearest.
+
+    It is long, and so is the time to compile it, which one copy takes instead of one for each kind.
+    """
+    found: list[list[int]] = []
+    for g in groups:
+        alike = found and _is_searched(layout, g) and _is_searched(layout, found[-1][0])
+        found = [*found[:-1], [*found[-1], g]] if alike else [*found, [g]]
+    return found
+
+
+def _is_searched(layout: PairLayout, g: int) -> bool:
+    group = layout.groups[g]
+    return group.types in POLYTOPES and not is_flat(group) and not is_ground(group)
+
+
+def _points(layout: PairLayout, family: list[int]) -> int:
+    return max(points_of(layout.groups[g]) for g in family)
+
+
+def _slots(layout: PairLayout, family: list[int]) -> int:
+    return sum(layout.groups[g].slots for g in family)
 
 
 class Examined(NamedTuple):
-    """What was found of some pairs of a group."""
+    """What was found of some pairs of a family."""
 
     found: Found
     taken: Array | int  # () of its rows that may hold contacts: the first ones
@@ -274,69 +249,94 @@ class Examined(NamedTuple):
     failed: Array  # () bool: a search did not end
 
 
-def _examine(layout: PairLayout, g: int, index, posed: Posed) -> Examined:
-    """Contact points of some pairs of a group."""
-    group, first = layout.groups[g], layout.first[g]
-    geoms = jnp.asarray(group.geoms[index] if isinstance(index, np.ndarray) else jnp.asarray(group.geoms)[index])
-    (a, b), reach, points = sides(posed.shapes, geoms), posed.reach[first + index], points_of(group)
+def _examine(layout: PairLayout, family: list[int], at, posed: Posed) -> Examined:
+    """Contact points of pairs of a family, those at some places of the list."""
+    group, pair = layout.groups[family[0]], jnp.asarray(posed.pair)[at]
+    geoms = jnp.asarray(layout.geoms)[pair]
+    (a, b), reach, points = sides(posed.shapes, geoms), posed.reach[at], _points(layout, family)
     taken, (lost, failed) = len(geoms) * points, jnp.zeros((2,), bool)
     which = jnp.asarray(np.tile(np.arange(points, dtype=np.int32), len(geoms)))
     one = jax.tree.map(lambda x: x[0], (geoms, a, b, reach))  # `chunk_of`: without a batch, branches stay branches
-    if _is_ground(group):
+    if is_ground(group):
         hit, features, which, taken, lost, failed = ground.contacts(group, layout.hulls, posed.corners, *one)
     elif group.types in POLYTOPES:
-        hit, features, failed = touching.contacts(group.types, layout.hulls, posed.corners, *one)
+        types = [layout.groups[g].types for g in family]
+        kind = (pair[0] >= np.array([layout.first[g] for g in family[1:]], np.int32)).sum()
+        hit, features, failed = touching.contacts(types, kind, layout.hulls, posed.corners, *one)
+        taken = jnp.where((hit.distance < EMPTY).any(), points, 0)
     else:
         hit = jax.vmap(pair_function(layout, group))(a, b, reach)
         features = jnp.zeros((len(geoms) * points, 0 if layout.hulls.idle else FEATURES), jnp.int32)
     data = jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1)
-    pair = jnp.repeat(jnp.asarray(first + index), points)
+    pair = jnp.repeat(pair, points)
     return Examined(Found(hit.distance.reshape(-1), data, pair, which, features), taken, lost, failed)
 
 
-def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array, Array]:
-    """Contact points of the pairs that are near, group by group into one list; whether some did not fit; failures."""
+def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array, Array, Array]:
+    """Contact points of the pairs that are near, group by group into one list; how many; whether some did not fit;
+    failures."""
     others = [g for g in range(len(layout.groups)) if g not in _planes(layout)]
-    room = sum(layout.groups[g].slots * points_of(layout.groups[g]) for g in others)
-    room = min(room, 2 * layout.capacity + 16)
-    spare = max(chunk_of(layout.groups[g]) * points_of(layout.groups[g]) for g in others)
+    families = _families(layout, others)
+    room = min(sum(_slots(layout, f) * _points(layout, f) for f in families), 2 * layout.capacity + 16)
+    spare = max(chunk_of(layout.groups[f[0]]) * _points(layout, f) for f in families)
     size, dtype, no = room + spare, posed.near.dtype, jnp.zeros((), bool)
     none = jnp.zeros(size, jnp.int32)
     features = jnp.zeros((size, 0 if layout.hulls.idle else FEATURES), jnp.int32)
     blank = Found(jnp.full(size, EMPTY, dtype), jnp.zeros((size, 12), dtype), none, none, features)
     carry = blank, jnp.zeros((), jnp.int32), no, no
     # one branch around all pairs of bodies, which are mostly apart, spares their groups' own branches
-    planes = [g for g in others if _is_flat(layout.groups[g])]
-    for groups in (planes, [g for g in others if g not in planes]):
-        if groups:
-            own = slice(layout.first[groups[0]], layout.first[groups[-1] + 1])
-            add = partial(_append, layout, groups, posed, room)
-            carry = lax.cond((posed.near[own] < 0).any(), add, lambda carry: carry, carry)
-    found, _, lost, failed = carry
-    return jax.tree.map(lambda x: x[:room], found), lost, failed
+    planes = [f for f in families if is_flat(layout.groups[f[0]]) or f[0] < layout.always]
+    for own in (planes, [f for f in families if f not in planes]):
+        if own:
+            carry = _append_in_parts(layout, own, posed, room, carry)
+    found, length, lost, failed = carry
+    return jax.tree.map(lambda x: x[:room], found), length, lost, failed
 
 
-def _append(layout: PairLayout, groups: list[int], posed: Posed, room: int, carry):
-    """Append the contact points of the near pairs of several groups to (Found, length, lost, failed)."""
-    for g in groups:
-        near = posed.near[layout.first[g] : layout.first[g + 1]]
-        count = (near < 0).sum()
-        carry = lax.cond(count > 0, _adder(layout, g, posed, near, count, room), lambda carry: carry, carry)
+def _append_in_parts(layout: PairLayout, families: list[list[int]], posed: Posed, room: int, carry):
+    """The same as `_append`, where any is near; of a list of candidates a part at a time, since few are any."""
+
+    def add(posed: Posed, carry):
+        near, _ = _near(layout, posed, families[0][0], families[-1][-1])
+        return lax.cond(near.any(), partial(_append, layout, families, posed, room), lambda carry: carry, carry)
+
+    if not layout.many:
+        return add(posed, carry)
+    always = layout.first[layout.always]
+    if families[0][0] < layout.always:
+        return add(posed.part(0, always), carry)
+    return lax.fori_loop(0, -(-posed.count // PART), lambda k, at: add(posed.part(always + k * PART, PART), at), carry)
+
+
+def _near(layout: PairLayout, posed: Posed, g: int, h: int) -> tuple[Array, int]:
+    """Which of the pairs of groups g to h are near, of a part of the list (n,), and where that part begins."""
+    first, last = layout.first[g], layout.first[h + 1]
+    if not layout.many:
+        return posed.near[first:last] < 0, first
+    return (posed.near < 0) & (posed.pair >= first) & (posed.pair < last), 0
+
+
+def _append(layout: PairLayout, families: list[list[int]], posed: Posed, room: int, carry):
+    """Append the contact points of the near pairs of several families to (Found, length, lost, failed)."""
+    for family in families:
+        near, start = _near(layout, posed, family[0], family[-1])
+        add = _adder(layout, family, posed, near, start, room)
+        carry = lax.cond(near.any(), add, lambda carry: carry, carry)
     return carry
 
 
-def _adder(layout: PairLayout, g: int, posed: Posed, near: Array, count: Array, room: int):
-    """Function that appends the contact points of a group's near pairs to (Found, length, lost, failed)."""
-    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), points_of(layout.groups[g])
-    wanted = jnp.minimum(count, group.slots)
+def _adder(layout: PairLayout, family: list[int], posed: Posed, near: Array, start: int, room: int):
+    """Function that appends the contact points of a family's near pairs to (Found, length, lost, failed)."""
+    count, slots = near.sum(), len(near) if layout.many else _slots(layout, family)
+    chunk, points = chunk_of(layout.groups[family[0]]), _points(layout, family)
+    wanted = jnp.minimum(count, slots)
 
     def add(carry):
-        index = smallest(near.astype(jnp.float32), group.slots)
-        index = jnp.pad(index, (0, -group.slots % chunk))
+        index = start + jnp.pad(places(near, slots), (0, -slots % chunk))
 
         def some(i, carry):
             found, length, lost, failed = carry
-            seen = _examine(layout, g, lax.dynamic_slice_in_dim(index, i * chunk, chunk), posed)
+            seen = _examine(layout, family, lax.dynamic_slice_in_dim(index, i * chunk, chunk), posed)
             new = seen.found
             real = jnp.repeat(i * chunk + jnp.arange(chunk) < wanted, points)
             new = new._replace(distance=jnp.where(real, new.distance, EMPTY))
@@ -346,7 +346,7 @@ def _adder(layout: PairLayout, g: int, posed: Posed, near: Array, count: Array, 
             return found, jnp.minimum(after, room).astype(jnp.int32), lost, failed | seen.failed
 
         found, length, lost, failed = lax.fori_loop(0, -(-wanted // chunk), some, carry)
-        return found, length, lost | (count > group.slots), failed
+        return found, length, lost | (count > slots), failed
 
     return add
 

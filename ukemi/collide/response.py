@@ -85,7 +85,7 @@ def _unbend(layout: PairLayout, shapes: Shape, contacts, corners: Corners, on: A
             return jax.tree.map(jnp.add, total, unbend(touch, pull))
 
         total = polytopes.each(layout, g, shapes, contacts, own, write, total)
-    return total._replace(hulls=total.hulls[len(layout.hulls.fixed) :])
+    return total._replace(hulls=total.hulls.free)
 
 
 def _of_polytopes(layout: PairLayout, contacts):
@@ -274,15 +274,16 @@ def _pair_pull(function, width: int, a: Shape, b: Shape, reach: Array, on: Array
 
 def _in_turn(layout: PairLayout, g: int, contacts, own: Array):
     """How many pairs of a group have contacts, and which are the i-th few: their rows, and which of these are real."""
-    group, chunk = layout.groups[g], chunk_of(layout.groups[g])
-    numbers = np.arange(len(group.geoms))
-    used = ((contacts.pair[:, None] == layout.first[g] + numbers) & own[:, None]).any(0)
+    chunk, n = chunk_of(layout.groups[g]), len(own)
+    # the first contact of each pair stands for it: compared with each other, since there may be far more pairs
+    same = (contacts.pair[:, None] == contacts.pair) & own
+    used = own & ~(same & np.tri(n, k=-1, dtype=bool)).any(-1)
     rank = spatial.materialize(jnp.where(used, jnp.cumsum(used), 0))
 
     def turns(i) -> tuple[Array, Array]:
         turn = i * chunk + np.arange(1, chunk + 1)
         mine = rank == turn[:, None]
-        return spatial.materialize((mine * numbers).sum(-1)), mine.any(-1)
+        return spatial.materialize((mine * (contacts.pair - layout.first[g])).sum(-1)), mine.any(-1)
 
     return used.sum(), turns
 

@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 from jax import Array
 
-from ukemi.collide.detect import Contacts, attached, reach_of_pairs
+from ukemi.collide.detect import Contacts, attached
+from ukemi.collide.near import reach_of_pairs
 from ukemi.constraints.contacts import contact_jacobian
 from ukemi.mechanics.kinematics import Kinematics
 from ukemi.mechanics.transmissions import gripping

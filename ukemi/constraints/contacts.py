@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.collide.detect import Contacts, reach_of_pairs
+from ukemi.collide.detect import Contacts
+from ukemi.collide.near import reach_of_pairs
 from ukemi.constraints.softness import (
     TINY,
 )
@@ -58,7 +59,7 @@ def contact_parameters(model: Model, pair: Array) -> ContactParameters:
         solref=jnp.where(direct, solref.min(1), mixed),
         solref_friction=jnp.zeros_like(mixed),
         solimp=share * solimp[:, 0] + (1 - share) * solimp[:, 1],
-        margin=reach_of_pairs(model)[0][pair],
+        margin=reach_of_pairs(model, pair)[0],
         weight=weight.sum(-1),
     )
     out = _listed(model, pair, out)
@@ -128,7 +129,11 @@ def contact_lever(model: Model, kin: Kinematics, contacts: Contacts, dim: int) -
     origin, S = shared_reference(tree, kin)
     body = model.geoms.layout.body[model.pairs.layout.geoms]
     moves = tree.moves.astype(np.int8)
-    mask = jnp.asarray(moves[body[:, 1]] - moves[body[:, 0]])[contacts.pair].astype(S.dtype)
+    if model.pairs.layout.many:  # a table of all pairs and dofs would be far larger than the model
+        first, second = (jnp.asarray(moves)[side[contacts.pair]] for side in jnp.asarray(body.T))
+        mask = (second - first).astype(S.dtype)
+    else:
+        mask = jnp.asarray(moves[body[:, 1]] - moves[body[:, 0]])[contacts.pair].astype(S.dtype)
     return Lever(mask, contacts.point - origin, contacts.frame, S, dim)
 
 

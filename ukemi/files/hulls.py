@@ -139,32 +139,33 @@ def _ints(x: np.ndarray) -> np.ndarray:
 def _cells(corners: np.ndarray, n: int):
     """For each cell of a cube around the hull, n to a side, which corners may be furthest along its directions.
 
-    With v* furthest along the cell's middle c, a corner v can be furthest along a direction within δ of c only if
-    c·(v* − v) ≤ δ |v − v*|.
+    A corner v is none of them if some other v* is higher along all four directions at the cell's ends: then it is along
+    every direction between. Good choices for v* are the highest along these and along the cell's middle.
     """
     if n == 1:
         return [np.arange(len(corners))] * 6
     size = np.linalg.norm(corners, axis=1).max()
     found = []
-    for middle, spread in zip(*_directions(n), strict=True):
+    for square in _directions(n):
+        middle = square.mean(0)
+        spread = np.linalg.norm(square - middle, axis=1).max()
         height = corners @ middle
-        best = np.argmax(height)
-        away = np.linalg.norm(corners - corners[best], axis=1)
-        found.append(np.flatnonzero(height[best] - height <= spread * away + SLACK * spread * size))
+        away = np.linalg.norm(corners - corners[np.argmax(height)], axis=1)
+        slack = SLACK * spread * size
+        near = np.flatnonzero(height.max() - height <= 2 * spread * away + slack)  # a first, rough choice
+        heights = corners[near] @ square.T
+        best = {int(k) for k in heights.argmax(0)} | {int(height[near].argmax())}
+        beaten = np.any([(heights[k] - heights >= slack).all(1) for k in best], axis=0)
+        found.append(near[~beaten])
     return found
 
 
-def _directions(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Middles (6 n², 3) of the cells of a cube, in the order of `support.cell`, and how far (6 n²,) corners are off."""
-    ends, middles, spread = (np.arange(n + 1) / n) * 2 - 1, [], []
+def _directions(n: int):
+    """Directions (4, 3) at the ends of each of the cells of a cube, in the order of `support.cell`."""
+    ends = (np.arange(n + 1) / n) * 2 - 1
     for axis, side, i, j in product(range(3), (1.0, -1.0), range(n), range(n)):
         square = np.array([(side, u, w) for u in ends[i : i + 2] for w in ends[j : j + 2]])
-        square = np.roll(square / np.linalg.norm(square, axis=1)[:, None], axis, 1)
-        middle = square.sum(0)
-        middle = middle / np.linalg.norm(middle)
-        middles.append(middle)
-        spread.append(np.linalg.norm(square - middle, axis=1).max())
-    return np.array(middles), np.array(spread)
+        yield np.roll(square / np.linalg.norm(square, axis=1)[:, None], axis, 1)
 
 
 def build(m, kinds: tuple[str, ...], used: np.ndarray) -> tuple[Hulls, np.ndarray]:

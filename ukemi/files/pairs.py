@@ -5,6 +5,7 @@ import dataclasses
 import mujoco
 import numpy as np
 
+from ukemi.collide import broad
 from ukemi.collide.kinds import KINDS, OTHER
 from ukemi.collide.primitives import POLYTOPES, TOUCHING, partners_of, points_of
 from ukemi.files import heights, hulls
@@ -36,7 +37,7 @@ def build(m, kinds: tuple[str, ...], capacity: int | None) -> tuple[PairLayout, 
         key = kinds[a], kinds[b]
         if key in TOUCHING:
             found.setdefault(key, []).append((a, b, explicit, condim))
-    order = sorted(found, key=lambda key: (not KINDS[key[0]].endless, key))
+    order = sorted(found, key=lambda key: (not KINDS[key[0]].endless, not _always(key), key in POLYTOPES, key))
     groups = tuple(_group(key, np.array(found[key])) for key in order)
     groups = tuple(_over_cells(m, group) for group in groups)
     points = sum(g.slots * points_of(g) for g in groups)
@@ -50,7 +51,18 @@ def build(m, kinds: tuple[str, ...], capacity: int | None) -> tuple[PairLayout, 
     used = np.isin(np.arange(m.ngeom), np.concatenate([np.zeros(0), *own]))
     polytopes, corners = hulls.build(m, kinds, used)
     size = min(points, capacity)
-    return PairLayout(groups=groups, capacity=size, dim=max(dims, default=1), hulls=polytopes), corners
+    layout = PairLayout(groups=groups, capacity=size, dim=max(dims, default=1), hulls=polytopes)
+    always, owner = sum(_always(group.types) for group in groups), np.array(m.body_weldid[m.geom_bodyid], np.int32)
+    rest = layout.geoms[layout.first[always] :]
+    plain = len(np.unique(np.sort(rest, 1), axis=0)) == len(rest) and (owner[rest[:, 0]] != owner[rest[:, 1]]).all()
+    if len(rest) >= broad.MANY and plain:
+        layout = dataclasses.replace(layout, owner=owner, always=always)
+    return layout, corners
+
+
+def _always(types: tuple[str, str]) -> bool:
+    """Whether pairs of such geoms are looked at wherever these are: of planes and terrain there are few."""
+    return KINDS[types[0]].endless or KINDS[types[0]].ground
 
 
 def _over_cells(m, group: PairGroup) -> PairGroup:

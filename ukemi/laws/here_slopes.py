@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ukemi.collide.detect import reach_of_pairs
+from ukemi.collide.near import reach_of_pairs
 from ukemi.collide.response import responses
 from ukemi.collide.shapes import Shape, shapes_at
 from ukemi.constraints.contact_slopes import Follow, still_groups

@@ -21,6 +21,12 @@ def smallest(x: Array, k: int) -> Array:
     return jnp.where(rank == np.arange(k)[:, None], np.arange(n, dtype=np.int32), 0).max(-1, initial=0)
 
 
+def places(mask: Array, k: int) -> Array:
+    """Places (k,) of the first k true entries of a mask (n,); the last place for each that there is not."""
+    rank = jnp.searchsorted(jnp.cumsum(mask), np.arange(1, k + 1))
+    return jnp.minimum(rank, len(mask) - 1).astype(jnp.int32)
+
+
 def ascending(x: Array) -> Array:
     """The three numbers along the last axis in rising order."""
     a, b, c = x[..., 0], x[..., 1], x[..., 2]

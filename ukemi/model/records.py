@@ -165,6 +165,14 @@ class PairLayout(Static):
     dim: int  # largest contact dimension: 1, 3, 4 or 6
     hulls: Hulls
     smoothing: float = 0.0  # width of `uk.smooth_collisions`, 0 for MuJoCo's cases [m]
+    # Where there are so many pairs that not each is looked at, and else empty: (ng,) geoms of one owner never touch.
+    owner: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
+    always: int = 0  # groups in front of the others whose pairs are looked at all the same
+
+    @property
+    def many(self) -> bool:
+        """Whether pairs that may be near are listed first."""
+        return len(self.owner) > 0
 
     @functools.cached_property
     def geoms(self) -> np.ndarray:
@@ -175,6 +183,15 @@ class PairLayout(Static):
     def first(self) -> list[int]:
         """First pair of every group, and their number."""
         return np.cumsum([0, *(len(g.geoms) for g in self.groups)]).tolist()
+
+    @functools.cached_property
+    def table(self) -> np.ndarray:
+        """(ng, ng) the pair of any two geoms, -1 where they never touch, or are looked at always."""
+        n, start = len(self.hulls.of), self.first[self.always]
+        table = np.full((n, n), -1, np.int32)
+        (a, b), pairs = self.geoms[start:].T, np.arange(start, len(self.geoms))
+        table[a, b] = table[b, a] = pairs
+        return table
 
     @functools.cached_property
     def explicit(self) -> np.ndarray:

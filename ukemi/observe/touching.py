@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.collide.detect import Contacts, reach_of_pairs
+from ukemi.collide.detect import Contacts
+from ukemi.collide.near import reach_of_pairs
 from ukemi.constraints.contacts import contact_lever
 from ukemi.maths import spatial
 from ukemi.observe.scene import Scene

@@ -25,7 +25,7 @@ def boxes(kinds: tuple[str, ...], hulls: Hulls, size: Array) -> tuple[Array, Arr
     return center, half
 
 
-def apart(center: Array, half: Array, pos: Array, mat: Array, pairs: np.ndarray) -> Array:
+def apart(center: Array, half: Array, pos: Array, mat: Array, pairs: np.ndarray | Array) -> Array:
     """How far (n,) the boxes of pairs of geoms (n, 2) are apart along one of their axes, at most [m].
 
     Never more than the distance of what they hold.

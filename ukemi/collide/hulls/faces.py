@@ -5,9 +5,11 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.geometry import cross, dot, rotate
-from ukemi.collide.hulls.support import Body, entries
+from ukemi.collide.hulls.support import Body, Joined, entries
 from ukemi.collide.simplex import direction
 from ukemi.model.hulls import Hulls
+
+EDGES = 8  # edges of a face looked at together
 
 
 def faces_at(hulls: Hulls, corner: Array) -> tuple[Array, Array]:
@@ -22,6 +24,20 @@ def corners_of(hulls: Hulls, face: Array) -> tuple[Array, Array]:
     start, end = entries(hulls.loops, face)
     at = jnp.minimum(start[..., None] + np.arange(hulls.longest), end[..., None] - 1)
     return jnp.asarray(hulls.loop)[at], end - start
+
+
+def face_plane(hulls: Hulls, corners: Joined, face: Array) -> tuple[Array, Array]:
+    """Areas (..., 3) of faces (...), along outward normals, and a corner (..., 3) of each; see `features.patch`."""
+    start, end = entries(hulls.loops, face)
+    base = corners[jnp.asarray(hulls.loop)[start]]
+
+    def further(k, total):
+        at = jnp.minimum((start + k * EDGES)[..., None] + np.arange(EDGES + 1), end[..., None] - 1)
+        arms = corners[jnp.asarray(hulls.loop)[at]] - base[..., None, :]
+        return total + 0.5 * cross(arms[..., :-1, :], arms[..., 1:, :]).sum(-2)
+
+    count = 1 if hulls.longest <= EDGES else -(-(end - start - 1).max() // EDGES)
+    return lax.fori_loop(0, count, further, jnp.zeros_like(base)), corners[jnp.asarray(hulls.loop)[end - 1]]
 
 
 def normals(hulls: Hulls, body: Body, faces: Array) -> Array:

@@ -12,6 +12,7 @@ from jax import Array
 
 from ukemi.collide.geometry import cross
 from ukemi.collide.hulls.faces import corners_of
+from ukemi.collide.hulls.support import Joined
 from ukemi.model.heights import Heights
 from ukemi.model.hulls import Hulls
 
@@ -54,13 +55,14 @@ class Features(NamedTuple):
 class Corners(NamedTuple):
     """All that corners come from: hulls, then height fields, of each elevation the corner there and that below it."""
 
-    hulls: Array  # (nv, 3) in units of shapes' sizes
+    hulls: Joined | Array  # (nv, 3) in units of shapes' sizes; those that are parameters alone (nvert, 3)
     heights: Heights
 
 
 def all_corners(hulls: Hulls, corners: Corners) -> Corners:
     """Those of all hulls, of `corners` that are parameters."""
-    return corners._replace(hulls=jnp.concatenate([jnp.asarray(hulls.fixed, corners.hulls.dtype), corners.hulls]))
+    free = jnp.asarray(corners.hulls)
+    return corners._replace(hulls=Joined(jnp.asarray(hulls.fixed, free.dtype), free))
 
 
 class Patch(NamedTuple):
@@ -95,10 +97,15 @@ def around(hulls: Hulls, codes: Array) -> tuple[Numbers, Array]:
 
 def corners_at(corners: Corners, numbers: Numbers) -> Around:
     """The corners of these numbers (...)."""
-    layout, ids, n = corners.heights.layout, numbers.corners, len(corners.hulls)
-    loop = corners.hulls[numbers.loop]
+    place, below = places_at(corners, numbers.corners)
+    return Around(place, corners.hulls[numbers.loop], below)
+
+
+def places_at(corners: Corners, ids: Array) -> tuple[Array, Array | None]:
+    """Where corners (...) are (..., 3), and how far below elevation zero (...); None where there are no fields."""
+    layout, n = corners.heights.layout, len(corners.hulls)
     if not len(layout.names):
-        return Around(corners.hulls[ids], loop, None)
+        return corners.hulls[ids], None
     at = jnp.maximum(ids - n, 0)
     vertex, under, ground = at // 2, at % 2 == 1, ids >= n
     k = jnp.searchsorted(jnp.asarray(layout.first), vertex, side="right") - 1
@@ -109,7 +116,7 @@ def corners_at(corners: Corners, numbers: Numbers) -> Around:
     place = jnp.concatenate([2 * cell / (jnp.asarray(layout.shape)[k, ::-1] - 1) - 1, z[..., None]], -1)
     of_hull = corners.hulls[jnp.minimum(ids, n - 1)]
     below = jnp.where(ground & under, corners.heights.base[k], 0.0)
-    return Around(jnp.where(ground[..., None], place, of_hull), loop, below)
+    return jnp.where(ground[..., None], place, of_hull), below
 
 
 def patch(at: Around, real: Array) -> Patch:

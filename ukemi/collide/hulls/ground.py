@@ -16,7 +16,7 @@ from ukemi.collide.geometry import cross, dot, rotate, unit, unrotate
 from ukemi.collide.hulls import touching
 from ukemi.collide.hulls.features import FEATURES, Corners, Features
 from ukemi.collide.hulls.search import search
-from ukemi.collide.hulls.support import Body, support
+from ukemi.collide.hulls.support import Body, Joined, support
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.shapes import EMPTY, Hit, Shape
 from ukemi.maths import spatial
@@ -163,9 +163,9 @@ def contacts(group: PairGroup, hulls: Hulls, corners: Corners, geoms: Array, a: 
     return found._replace(lost=found.lost | (k < count))
 
 
-def _box(hulls: Hulls, corners: Array, body: Body) -> tuple[Array, Array]:
+def _box(hulls: Hulls, corners: Joined, body: Body) -> tuple[Array, Array]:
     """Least and largest coordinates (3,) of a body in the field's axes, from its origin."""
-    axes = jnp.eye(3, dtype=corners.dtype)
+    axes = jnp.eye(3, dtype=body.scale.dtype)
     ends = [jax.vmap(lambda n: support(hulls, corners, body, n)[1])(sign * axes) for sign in (-1.0, 1.0)]
     low, high = (jnp.diagonal(x) for x in ends)
     return low - body.radius, high + body.radius

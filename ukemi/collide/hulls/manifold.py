@@ -18,7 +18,7 @@ from ukemi.collide.hulls import features
 from ukemi.collide.hulls.contact import sidewards
 from ukemi.collide.hulls.faces import corners_of, faces_at, four, normals
 from ukemi.collide.hulls.features import Features
-from ukemi.collide.hulls.support import Body
+from ukemi.collide.hulls.support import Body, Joined
 from ukemi.collide.simplex import direction
 from ukemi.model.hulls import Hulls
 
@@ -59,16 +59,18 @@ BOX, ROD, _, DRUM = range(4)  # the hulls that are no meshes, see `files/hulls`
 
 
 def manifold(
-    hulls: Hulls, corners: Array, a: Body, b: Body, ids_a: Array, ids_b: Array, normal: Array, girth: Array | None
+    hulls: Hulls, corners: Joined, a: Body, b: Body, ids_a: Array, ids_b: Array, normal: Array, girth: Array | None
 ) -> Features:
     """Up to four contacts (4, ...) around the simplex that a search ended with; NONE if there are none.
 
-    ids_a, ids_b: (3,) its corners; normal: (3,) from a to b; girth: () radius of a if that is a capsule or cylinder.
+    ids_a, ids_b: (3,) its corners; normal: (3,) from a to b; girth: () radius of a if that is a capsule or cylinder,
+    else zero; None where it is never one.
     """
     near_a = reached(hulls, a, ids_a, normal)
     near_b = reached(hulls, b, ids_b, -normal)
     if a.core is not None:
-        near_a = caps(hulls, a, near_a, normal)
+        curved = (a.core != 0).any()
+        near_a = jax.tree.map(lambda x, y: jnp.where(curved, x, y), caps(hulls, a, near_a, normal), near_a)
     pair, opposed = _least(dot(near_a.normals[:, None], near_b.normals[None]), -OPPOSED, near_a.real, near_b.real)
     edges_a, edges_b = (edges_at(hulls, corners, body, near) for body, near in ((a, near_a), (b, near_b)))
     flat_a = jnp.abs(dot(near_b.normals[:, None], edges_a[1][None]))
@@ -98,8 +100,8 @@ def manifold(
     faces = jnp.stack([jnp.where(of_a, -1, face_a), jnp.where(of_b, -1, face_b)])
     case = jnp.where(there & used, found.case, features.NONE).astype(jnp.int32)
     if girth is not None:
-        case = jnp.where(case == features.POINT_ON_B, features.LINE_ON_B, case)
-        case = jnp.where(case == features.EDGE_OFF_B, features.LINE_OFF_B, case)
+        case = jnp.where((girth > 0) & (case == features.POINT_ON_B), features.LINE_ON_B, case)
+        case = jnp.where((girth > 0) & (case == features.EDGE_OFF_B), features.LINE_OFF_B, case)
     return found._replace(case=case, faces=jnp.broadcast_to(faces, (MOST, 2)).astype(jnp.int32))
 
 
@@ -137,12 +139,12 @@ def caps(hulls: Hulls, body: Body, near: Reached, towards: Array) -> Reached:
     return near._replace(faces=faces, real=(k < 2) & (dot(ups, towards) > OPPOSED), normals=ups)
 
 
-def placed(body: Body, corners: Array, ids: Array) -> Array:
+def placed(body: Body, corners: Joined, ids: Array) -> Array:
     """Corners (..., 3) in the world."""
     return body.pos + rotate(body.mat, body.scale * corners[ids])
 
 
-def edges_at(hulls: Hulls, corners: Array, body: Body, near: Reached) -> tuple[Array, Array, Array]:
+def edges_at(hulls: Hulls, corners: Joined, body: Body, near: Reached) -> tuple[Array, Array, Array]:
     """Other ends (w,) of edges from the first corner, their directions (w, 3), and which there are (w,)."""
     fan, real = faces_at(hulls, near.corner[0])
 
@@ -176,13 +178,13 @@ def _first(good: Array, first: Array, second: Array) -> tuple[Array, Array]:
     return jnp.stack([k // len(second), k % len(second)]), good[k]
 
 
-def face_loop(hulls: Hulls, corners: Array, body: Body, face: Array) -> Loop:
+def face_loop(hulls: Hulls, corners: Joined, body: Body, face: Array) -> Loop:
     """A face, counterclockwise seen from outside."""
     loop, count = corners_of(hulls, face)
     return Loop(loop, placed(body, corners, loop), count)
 
 
-def edge_loop(hulls: Hulls, corners: Array, body: Body, start: Array, end: Array) -> Loop:
+def edge_loop(hulls: Hulls, corners: Joined, body: Body, start: Array, end: Array) -> Loop:
     """An edge and back."""
     loop = jnp.where(np.arange(hulls.longest) == 0, start, end)
     return Loop(loop, placed(body, corners, loop), jnp.int32(2))

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.geometry import cross, dot, unit
-from ukemi.collide.hulls.support import Body, support
+from ukemi.collide.hulls.support import Body, Joined, support
 from ukemi.collide.simplex import FACES, length, nearest
 from ukemi.model.hulls import Hulls
 
@@ -57,7 +57,7 @@ class _Search(NamedTuple):
     count: Array
 
 
-def _furthest(hulls: Hulls, corners: Array, a: Body, b: Body, n: Array, size: Array) -> Points:
+def _furthest(hulls: Hulls, corners: Joined, a: Body, b: Body, n: Array, size: Array) -> Points:
     """The point of D furthest against n, a little off by which corners it is of.
 
     So no four are quite in a plane, nor is the origin in one with three: what is found does not hang on rounding.
@@ -74,21 +74,22 @@ def _same(points: Points, new: Points) -> Array:
     return (points.a == new.a) & (points.b == new.b) & (points.place == new.place).all(-1)
 
 
-def search(hulls: Hulls, corners: Array, a: Body, b: Body, reach: Array, start: Array, size: Array) -> Nearest:
+def search(hulls: Hulls, corners: Joined, a: Body, b: Body, reach: Array, start: Array, size: Array) -> Nearest:
     """Where polytopes are nearest, or that they are further apart than reach and the radii of their balls.
 
     start: (3,) where to look first. size: () of the pair, for rounding [m].
     """
     noise = (16 * jnp.finfo(size.dtype).eps + 16 * NUDGE[size.dtype.name]) * size
-    if a.core is not None or b.core is not None:  # what ends a search among curved shapes is refined afterwards
-        noise = jnp.maximum(noise, CLOSE * size)
+    for core in (a.core, b.core):
+        if core is not None:  # what ends a search among curved shapes is refined afterwards
+            noise = jnp.where((core != 0).any(), jnp.maximum(noise, CLOSE * size), noise)
     at = _approach(hulls, corners, a, b, reach + a.radius + b.radius, start, noise, size)
     apart = _ended(at)
     return lax.cond(at.inside, lambda: _expand(hulls, corners, a, b, at.points, noise, size), lambda: apart)
 
 
 def _approach(
-    hulls: Hulls, corners: Array, a: Body, b: Body, reach: Array, start: Array, noise: Array, size: Array
+    hulls: Hulls, corners: Joined, a: Body, b: Body, reach: Array, start: Array, noise: Array, size: Array
 ) -> _Search:
     """The search from outside."""
 
@@ -176,7 +177,7 @@ def _own(owner: Array, faces: Array, new: Array) -> Array:
     return owner.at[start, faces[:, np.array([1, 2, 0])]].set(number, mode="drop")
 
 
-def _expand(hulls: Hulls, corners: Array, a: Body, b: Body, points: Points, noise: Array, size: Array) -> Nearest:
+def _expand(hulls: Hulls, corners: Joined, a: Body, b: Body, points: Points, noise: Array, size: Array) -> Nearest:
     """The face of D nearest to the origin, from inside."""
 
     def further(at: _Polytope) -> _Polytope:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -10,7 +11,7 @@ from ukemi.collide.geometry import dot, rotate, unrotate
 from ukemi.collide.simplex import direction
 from ukemi.model.hulls import Hulls
 
-BLOCK = 64  # corners looked at together
+BLOCK = 16  # corners looked at together
 
 
 class Body(NamedTuple):
@@ -25,7 +26,27 @@ class Body(NamedTuple):
     own: Array | None = None  # (k, 3) its corners, of a polytope that is none of them
 
 
-def places(corners: Array, body: Body, ids: Array) -> Array:
+class Joined(eqx.Module):
+    """Corners of all hulls, in units of shapes' sizes; read by their numbers as one array would be.
+
+    As they lie in memory: to join them would copy all corners at every step.
+    """
+
+    fixed: Array  # (nf, 3) of shapes that are no meshes
+    free: Array  # (nvert, 3) of meshes, which are parameters
+
+    def __getitem__(self, numbers: Array) -> Array:
+        n = len(self.fixed)
+        if not len(self.free):
+            return self.fixed[numbers]
+        free = self.free[jnp.maximum(numbers - n, 0)]
+        return jnp.where((numbers < n)[..., None], self.fixed[jnp.minimum(numbers, n - 1)], free)
+
+    def __len__(self) -> int:
+        return len(self.fixed) + len(self.free)
+
+
+def places(corners: Joined, body: Body, ids: Array) -> Array:
     """Corners (..., 3) of a body along its axes, from its origin."""
     return body.scale * (corners if body.own is None else body.own)[ids]
 
@@ -47,7 +68,7 @@ def cell(n: Array, side: Array) -> Array:
     return ((2 * axis + (x < 0)) * side + i) * side + j
 
 
-def support(hulls: Hulls, corners: Array, body: Body, n: Array) -> tuple[Array, Array]:
+def support(hulls: Hulls, corners: Joined, body: Body, n: Array) -> tuple[Array, Array]:
     """Which corner () of a body is furthest along n (3,), and where (3,) it is, from the body's origin."""
     towards = body.scale * unrotate(body.mat, n)
     if body.own is not None:

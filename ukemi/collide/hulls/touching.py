@@ -10,11 +10,11 @@ from jax import Array, lax
 from ukemi.collide.geometry import contact_frame, cross, dot, rotate, unit
 from ukemi.collide.hulls import features
 from ukemi.collide.hulls.contact import Posed, contact
-from ukemi.collide.hulls.faces import corners_of, faces_at, four, normals
+from ukemi.collide.hulls.faces import corners_of, face_plane, faces_at, four, normals
 from ukemi.collide.hulls.features import Corners, Features, Patch
 from ukemi.collide.hulls.manifold import distinct, manifold
 from ukemi.collide.hulls.search import Nearest, search
-from ukemi.collide.hulls.support import Body, places, support
+from ukemi.collide.hulls.support import Body, Joined, places, support
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.pairs.convex import witness_of_corners
 from ukemi.collide.shapes import EMPTY, Hit, Shape, Side
@@ -26,7 +26,7 @@ SEVERAL = 4  # contacts of faces at the most
 class Known(NamedTuple):
     """All corners, and which hulls the two shapes of a pair are."""
 
-    corners: Array  # (nv, 3) in units of the shapes' sizes
+    corners: Joined  # (nv, 3) in units of the shapes' sizes
     hull: Array  # (2,)
 
 
@@ -37,21 +37,65 @@ def body(kind: str, shape: Shape, hull: Array) -> Body:
     return Body(shape.pos, shape.mat, scale, core(shape.size) if core else None, radius, hull)
 
 
-def contacts(kinds: tuple[str, str], hulls: Hulls, corners: Corners, geoms: Array, a: Shape, b: Shape, reach: Array):
-    """Contacts (k, ...) of one pair of geoms (2,), what touches (k, FEATURES), and whether a search () failed."""
-    found, hint, failed = touching(kinds, hulls, Known(corners.hulls, jnp.asarray(hulls.of)[geoms]), a, b, reach)
-    codes = found.codes()
+def one_of(kind: Array, values: list):
+    """The value of a kind, of which only the number is known."""
+    found = values[0]
+    for k, value in enumerate(values[1:], 1):
+        found = jax.tree.map(lambda x, y, k=k: jnp.where(kind == k, y, x), found, value)
+    return found
 
-    def hit(case: Array, patch: Patch) -> Hit:
-        return settled(kinds, case, patch, hint, a, b)
 
-    return jax.vmap(hit)(found.case, patches(hulls, corners, codes)), codes, failed
+def body_among(kinds: list[str], kind: Array, shape: Shape, hull: Array) -> Body:
+    """A shape of one of several kinds as a polytope."""
+    bodies = [body(name, shape, hull) for name in kinds]
+    if any(x.core is not None for x in bodies):
+        bodies = [x._replace(core=jnp.zeros_like(x.pos) if x.core is None else x.core) for x in bodies]
+    return one_of(kind, bodies)
+
+
+def contacts(
+    types: list[tuple[str, str]], kind: Array, hulls: Hulls, corners: Corners, geoms: Array, a: Shape, b: Shape, reach
+):
+    """Contacts (k, ...) of one pair of geoms (2,), what touches (k, FEATURES), and whether a search () failed.
+
+    types: what the shapes may be, and kind: () which of these they are; the second one is of the same kind in all.
+    """
+    kinds, second = [a for a, _ in types], types[0][1]
+    known = Known(corners.hulls, jnp.asarray(hulls.of)[geoms])
+
+    def hits(found: Features, hint: Array) -> tuple[Hit, Array]:
+        codes = found.codes()
+        touch = patches(hulls, corners, codes)
+
+        def of(kinds: tuple[str, str]):
+            hit = jax.vmap(lambda case, patch: settled(kinds, case, patch, hint, a, b))
+            return lambda: jax.tree.map(lambda x: x[:, 0], hit(found.case, touch))
+
+        return lax.switch(kind, [of(kinds) for kinds in types]), codes
+
+    other = body(second, b, known.hull[1])
+    if KINDS[kinds[0]].endless:
+        return *hits(*_on_plane(hulls, known, a, b, other, reach)), jnp.array(False)
+    one = body_among(kinds, kind, a, known.hull[0])
+    found = nearest(hulls, known, one, other, a, reach)
+
+    def details():
+        return hits(*several(kinds, kind, hulls, known, one, other, found, a))
+
+    def nothing():
+        hit, codes = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(details))
+        return hit._replace(distance=jnp.full_like(hit.distance, EMPTY)), codes
+
+    return *lax.cond(found.distance > reach + one.radius + other.radius, nothing, details), found.failed
 
 
 def patches(hulls: Hulls, corners: Corners, codes: Array) -> Patch:
     """What touches, of both sides (n, 2, ...), for codes (n, FEATURES)."""
-    numbers, real = features.around(hulls, codes)
-    return jax.vmap(jax.vmap(features.patch))(features.corners_at(corners, numbers), real)
+    ids, faces = codes[..., 1:7].reshape(*codes.shape[:-1], 2, 3), codes[..., 7:9]
+    place, below = features.places_at(corners, ids)
+    area, base = face_plane(hulls, corners.hulls, jnp.maximum(faces, 0))
+    real = (faces >= 0)[..., None]
+    return Patch(place, jnp.where(real, area, 0.0), jnp.where(real, base, place[..., 0, :]), below)
 
 
 def extent(hulls: Hulls, body: Body) -> Array:
@@ -63,33 +107,35 @@ def extent(hulls: Hulls, body: Body) -> Array:
 # ---- what touches ----------------------------------------------------------------------------------------------------
 
 
-def touching(kinds: tuple[str, str], hulls: Hulls, known: Known, a: Shape, b: Shape, reach: Array):
-    """What touches: Features (k, ...), a rough normal (3,) from a to b, and whether the search failed."""
-    if KINDS[kinds[0]].endless:
-        return _on_plane(hulls, known, a, b, body(kinds[1], b, known.hull[1]), reach)
-    one, other = body(kinds[0], a, known.hull[0]), body(kinds[1], b, known.hull[1])
-    apart = b.pos - a.pos
+def nearest(hulls: Hulls, known: Known, one: Body, other: Body, a: Shape, reach: Array) -> Nearest:
+    """Where two bodies, the first of which is shape a, are nearest."""
+    apart = other.pos - one.pos
     size = extent(hulls, one) + extent(hulls, other) + jnp.sqrt(dot(apart, apart))
     start = unit(apart, a.mat[:, 0])
-    found = search(hulls, known.corners, one, other, reach, start, size)
-    if side(kinds[0]).core:
-        first = beside_curved(found)
-    else:
-        first = jax.tree.map(lambda x: x[None], single(known.corners, one, other, found))
-    # a search that ended early, beyond reach, has no features yet
-    apart = found.distance > reach + one.radius + other.radius
-    first = first._replace(case=jnp.where(apart, features.NONE, first.case))
-    if not (side(kinds[0]).flat or side(kinds[0]).line):
-        return first, found.normal, found.failed
+    return search(hulls, known.corners, one, other, reach, start, size)
+
+
+def several(
+    kinds: list[str], kind: Array, hulls: Hulls, known: Known, one: Body, other: Body, found: Nearest, a: Shape
+) -> tuple[Features, Array]:
+    """What touches: Features (k, ...), and a rough normal (3,) from a to b."""
+    own = [side(name) for name in kinds]
+    plain = jax.tree.map(lambda x: x[None], single(known.corners, one, other, found))
+    first = one_of(kind, [beside_curved(found) if x.core else plain for x in own])
+    if not any(x.flat or x.line for x in own):
+        return first, found.normal
     first = jax.tree.map(lambda x: jnp.concatenate([x, jnp.zeros((SEVERAL - 1, *x.shape[1:]), x.dtype)]), first)
 
-    def several():
-        more = manifold(hulls, known.corners, one, other, found.a, found.b, found.normal, line(kinds[0], a))
+    def around():
+        more = manifold(hulls, known.corners, one, other, found.a, found.b, found.normal, girth)
         enough = (more.case != features.NONE).any()
         return jax.tree.map(lambda x, y: jnp.where(enough, x, y), more, first)
 
+    lines = any(x.line for x in own)
+    girth = one_of(kind, [a.size[0] if x.line else jnp.zeros_like(a.size[0]) for x in own]) if lines else None
     touches = found.inside | (found.distance < one.radius + other.radius)
-    return lax.cond(touches, several, lambda: first), found.normal, found.failed
+    touches = touches & one_of(kind, [jnp.array(x.flat or x.line) for x in own])
+    return lax.cond(touches, around, lambda: first), found.normal
 
 
 def side(kind: str) -> Side:
@@ -110,7 +156,7 @@ def beside_curved(found: Nearest) -> Features:
     return Features(jnp.full(1, features.CURVED, jnp.int32), ids[None], ids[None], jnp.full((1, 2), -1, jnp.int32))
 
 
-def single(corners: Array, a: Body, b: Body, found: Nearest) -> Features:
+def single(corners: Joined, a: Body, b: Body, found: Nearest) -> Features:
     """The case of the simplex that a search ended with."""
     (ids_a, count_a), (ids_b, count_b) = distinct(found.a), distinct(found.b)
     place_a, place_b = places(corners, a, ids_a), places(corners, b, ids_b)
@@ -160,7 +206,7 @@ def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, other: Body, reach
     there = (np.arange(4) < count) & ((height < reach) | (np.arange(4) == 0))
     case = jnp.where(there, features.POINT_ON_A, features.NONE).astype(jnp.int32)
     triple = jnp.stack([corner] * 3, -1)
-    return Features(case, triple, triple, jnp.full((SEVERAL, 2), -1, jnp.int32)), normal, jnp.array(False)
+    return Features(case, triple, triple, jnp.full((SEVERAL, 2), -1, jnp.int32)), normal
 
 
 # ---- the contact -----------------------------------------------------------------------------------------------------

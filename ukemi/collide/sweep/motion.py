@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.collide.detect import bounding_capsules
 from ukemi.collide.kinds import KINDS
+from ukemi.collide.near import bounding_capsules
 from ukemi.maths import spatial
 from ukemi.mechanics.kinematics import Kinematics, geom_frames, integrate, kinematics, velocities
 from ukemi.model.records import Model

@@ -1,0 +1,124 @@
+"""Pairs that are near, found without a look at every pair, beside a look at every pair."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ukemi as uk
+from ukemi.collide import broad
+from ukemi.collide.detect import detect
+from ukemi.mechanics.kinematics import of_state
+
+KINDS = (
+    'type="sphere" size=".1"',
+    'type="capsule" size=".06 .12"',
+    'type="mesh" mesh="m"',
+)
+MESH = '<mesh name="m" vertex="-.1 -.1 -.1 .1 -.1 -.1 0 .1 -.1 0 0 .1"/>'
+
+
+def scene(bodies: int) -> uk.Model:
+    """A floor, a wall of the world's own, and free bodies of two geoms each, one pair of which is listed."""
+    free = "".join(
+        f'<body pos="{k} 0 1"><freejoint/><geom name="g{k}" {KINDS[k % 3]} margin=".01"/>'
+        f'<geom {KINDS[(k + 1) % 3]} pos=".1 .05 0" gap=".005"/></body>'
+        for k in range(bodies)
+    )
+    walls = "".join(f'<geom size=".3" pos="{0.4 * k} 0 0"/>' for k in range(3))
+    return uk.load(
+        f"""<mujoco><asset>{MESH}</asset><worldbody><geom type="plane" size="1 1 1"/>{walls}{free}</worldbody>
+        <contact><pair geom1="g0" geom2="g4" margin=".05"/></contact></mujoco>""",
+        contacts=200,
+    )
+
+
+def listing(model: uk.Model) -> uk.Model:
+    """The model with its pairs listed first, as if there were many."""
+    layout = model.pairs.layout
+    owner = np.concatenate([np.zeros(4, np.int32), np.repeat(np.arange(1, model.tree.nb, dtype=np.int32), 2)])
+    always = sum(group.types[0] == "plane" for group in layout.groups)
+    layout = dataclasses.replace(layout, owner=owner, always=always)
+    return dataclasses.replace(model, pairs=dataclasses.replace(model.pairs, layout=layout))
+
+
+@pytest.fixture(scope="module")
+def models():
+    every = scene(8)
+    return every, listing(every)
+
+
+@jax.jit
+def found(model: uk.Model, q, ahead=0.0):
+    state = uk.initial_state(model, q=q)
+    return detect(model, of_state(model, state, uk.Input(ctrl=jnp.zeros(0))), jnp.asarray(ahead))
+
+
+def thrown(rng, model: uk.Model, spread: float) -> np.ndarray:
+    """Bodies at random within a cube."""
+    q = rng.normal(size=(model.tree.nb - 1, 7))
+    q[:, :3] = rng.uniform(-spread, spread, (len(q), 3))
+    return q.ravel()
+
+
+def named(contacts) -> dict:
+    """Distance, point and frame of each contact by its name."""
+    live = np.asarray(contacts.active)
+    rows = zip(*(np.asarray(x)[live] for x in (contacts.distance, contacts.point, contacts.frame)), strict=True)
+    return dict(zip(np.asarray(contacts.names)[live].tolist(), rows, strict=True))
+
+
+@pytest.mark.parametrize("ahead", [0.0, 0.03])
+def test_contacts_are_those_of_a_look_at_every_pair(models, ahead):
+    rng, total = np.random.default_rng(0), 0
+    for spread in (0.2, 0.5, 1.0, 3.0):
+        q = thrown(rng, models[0], spread)
+        one, other = (found(model, q, ahead) for model in models)
+        assert not one.overflow and not other.overflow
+        one, other = named(one), named(other)
+        assert one.keys() == other.keys()
+        for key, rows in one.items():
+            for x, y in zip(rows, other[key], strict=True):
+                np.testing.assert_allclose(x, y, atol=1e-12)
+        total += len(one)
+    assert total > 100
+
+
+def test_where_a_shape_is_nowhere_all_contacts_are(models):
+    q = thrown(np.random.default_rng(1), models[1], 0.2)
+    q[0] = np.nan
+    assert np.isnan(found(models[1], q).distance).all()
+
+
+def test_candidates_are_the_boxes_that_overlap():
+    rng, n = np.random.default_rng(0), 100
+    owner = rng.integers(0, 40, n).astype(np.int32)
+    table = np.arange(n * n).reshape(n, n)
+    table = np.where(rng.random((n, n)) < 0.2, -1, np.minimum(table, table.T)).astype(np.int32)
+    table = np.minimum(table, table.T)
+    layout = SimpleNamespace(table=table)
+    look = jax.jit(lambda low, high: broad.candidates(layout, owner, low, high))
+    lost = 0
+    for size in (0.02, 0.1, 0.2, 0.5, 3.0):
+        low = rng.uniform(0, 1, (n, 3)) * [1, 3, 1]
+        high = low + rng.uniform(0, 2 * size, (n, 3))
+        meet = (
+            (low[:, None] <= high).all(-1) & (low <= high[:, None]).all(-1) & (owner[:, None] != owner) & (table >= 0)
+        )
+        expected = set(table[np.triu(meet, 1)].tolist())
+        seen = look(low, high)
+        pairs = np.asarray(seen.pair[: int(seen.count)]).tolist()
+        assert len(set(pairs)) == len(pairs) and set(pairs) <= expected
+        assert len(pairs) == min(len(expected), broad.room(n)) and bool(seen.lost) == (len(expected) > broad.room(n))
+        lost += bool(seen.lost)
+    assert 0 < lost < 5
+
+
+def test_large_scenes_list_their_pairs():
+    bodies = "".join(f'<body pos="{k} 0 0"><freejoint/><geom size=".1"/></body>' for k in range(100))
+    layout = uk.load(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>").pairs.layout
+    assert layout.many and len(layout.geoms) == 4950 and layout.always == 0
+    assert (layout.table >= 0).sum() == 2 * 4950
