@@ -17,6 +17,7 @@ from ukemi.maths import spatial
 from ukemi.model.records import Model, PairGroup
 
 CHUNK = 64  # candidates whose bounds are found together
+Pairs = Array | np.ndarray
 PART = 256  # candidates of which those that are near are looked for together
 
 
@@ -24,7 +25,7 @@ class Posed(NamedTuple):
     """All geoms in the world, which pairs may be near, and how near each must be to matter."""
 
     shapes: Shape  # all geoms
-    pair: Array | np.ndarray  # (n,) rows of `PairLayout.geoms`: all of them unless there are many
+    pair: Pairs  # (n,) rows of `PairLayout.geoms`: all of them unless there are many
     reach: Array  # (n,) margin + gap [m]
     near: Array  # (n,) distance between bounding capsules, less the reach [m]
     corners: Corners
@@ -38,7 +39,7 @@ class Posed(NamedTuple):
         return self._replace(pair=pair, reach=reach, near=near)
 
 
-def reach_of_pairs(model: Model, pair: Array | None = None) -> tuple[Array, Array]:
+def reach_of_pairs(model: Model, pair: Pairs | None = None) -> tuple[Array, Array]:
     """Margin and gap (n,) [m] of all pairs or some: forces act below margin, contacts are known below margin + gap."""
     layout, geoms, pairs = model.pairs.layout, model.geoms, model.pairs
     a, b = (layout.geoms if pair is None else jnp.asarray(layout.geoms)[pair]).T
@@ -50,7 +51,7 @@ def reach_of_pairs(model: Model, pair: Array | None = None) -> tuple[Array, Arra
     return jnp.where(listed, pairs.margin[k], margin), jnp.where(listed, pairs.gap[k], gap)
 
 
-def reach_ahead(model: Model, ahead: Array | None, pair: Array | None = None) -> tuple[Array, Array]:
+def reach_ahead(model: Model, ahead: Array | None, pair: Pairs | None = None) -> tuple[Array, Array]:
     """The same with what contacts are known ahead of the margin, one or per pair (pairs,) [m]."""
     margin, gap = reach_of_pairs(model, pair)
     if ahead is None:
@@ -64,7 +65,8 @@ def posed_at(model: Model, shapes: Shape, ahead: Array | None) -> tuple[Posed, A
     corners = all_corners(layout.hulls, free_corners(model))
     if layout.many:
         return _of_many(model, shapes, corners, ahead)
-    reach, every = sum(reach_ahead(model, ahead)), np.arange(len(layout.geoms), dtype=np.int32)
+    (margin, gap), every = reach_ahead(model, ahead), np.arange(len(layout.geoms), dtype=np.int32)
+    reach = margin + gap
     near = _apart(model, shapes, reach) - reach
     return Posed(shapes, every, reach, near, corners, jnp.int32(0)), jnp.zeros((), bool)
 
@@ -79,7 +81,8 @@ def _of_many(model: Model, shapes: Shape, corners: Corners, ahead: Array | None)
     found = broad.candidates(layout, layout.owner, shapes.pos - grown, shapes.pos + grown)
 
     def rows(pair) -> tuple[Array, Array]:
-        reach = sum(reach_ahead(model, ahead, pair))
+        margin, gap = reach_ahead(model, ahead, pair)
+        reach = margin + gap
         return reach, _apart(model, shapes, reach, pair) - reach
 
     def some(k, out):
@@ -112,7 +115,7 @@ def bounding_capsules(model: Model) -> tuple[Array, Array]:
     return half, jnp.where(own, held[:, 3] * jnp.abs(size).max(-1), radius)
 
 
-def _apart(model: Model, shapes: Shape, reach: Array, pair: Array | np.ndarray | None = None) -> Array:
+def _apart(model: Model, shapes: Shape, reach: Array, pair: Pairs | None = None) -> Array:
     """Distance (n,) between the bounding capsules of all pairs or some [m]: never more than that of the shapes."""
     layout = model.pairs.layout
     geoms = layout.geoms if pair is None else jnp.asarray(layout.geoms)[pair]
@@ -141,7 +144,7 @@ def _apart(model: Model, shapes: Shape, reach: Array, pair: Array | np.ndarray |
     return jnp.where(flat, above, apart)
 
 
-def _boxes_apart(model: Model, pos: Array, mat: Array, known: Array, geoms: Array | None) -> Array:
+def _boxes_apart(model: Model, pos: Array, mat: Array, known: Array, geoms: Pairs | None) -> Array:
     """Distance (n,) `known` between bounding capsules, or of polytopes that between boxes if it is larger."""
     layout, kinds = model.pairs.layout, model.geoms.layout.type
     if layout.hulls.idle:

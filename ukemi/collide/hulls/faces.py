@@ -26,7 +26,7 @@ def corners_of(hulls: Hulls, face: Array) -> tuple[Array, Array]:
     return jnp.asarray(hulls.loop)[at], end - start
 
 
-def face_plane(hulls: Hulls, corners: Joined, face: Array) -> tuple[Array, Array]:
+def face_plane(hulls: Hulls, corners: Joined | Array, face: Array) -> tuple[Array, Array]:
     """Areas (..., 3) of faces (...), along outward normals, and a corner (..., 3) of each; see `features.patch`."""
     start, end = entries(hulls.loops, face)
     base = corners[jnp.asarray(hulls.loop)[start]]

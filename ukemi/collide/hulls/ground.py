@@ -163,7 +163,7 @@ def contacts(group: PairGroup, hulls: Hulls, corners: Corners, geoms: Array, a: 
     return found._replace(lost=found.lost | (k < count))
 
 
-def _box(hulls: Hulls, corners: Joined, body: Body) -> tuple[Array, Array]:
+def _box(hulls: Hulls, corners: Joined | Array, body: Body) -> tuple[Array, Array]:
     """Least and largest coordinates (3,) of a body in the field's axes, from its origin."""
     axes = jnp.eye(3, dtype=body.scale.dtype)
     ends = [jax.vmap(lambda n: support(hulls, corners, body, n)[1])(sign * axes) for sign in (-1.0, 1.0)]

@@ -59,7 +59,14 @@ BOX, ROD, _, DRUM = range(4)  # the hulls that are no meshes, see `files/hulls`
 
 
 def manifold(
-    hulls: Hulls, corners: Joined, a: Body, b: Body, ids_a: Array, ids_b: Array, normal: Array, girth: Array | None
+    hulls: Hulls,
+    corners: Joined | Array,
+    a: Body,
+    b: Body,
+    ids_a: Array,
+    ids_b: Array,
+    normal: Array,
+    girth: Array | None,
 ) -> Features:
     """Up to four contacts (4, ...) around the simplex that a search ended with; NONE if there are none.
 
@@ -139,12 +146,12 @@ def caps(hulls: Hulls, body: Body, near: Reached, towards: Array) -> Reached:
     return near._replace(faces=faces, real=(k < 2) & (dot(ups, towards) > OPPOSED), normals=ups)
 
 
-def placed(body: Body, corners: Joined, ids: Array) -> Array:
+def placed(body: Body, corners: Joined | Array, ids: Array) -> Array:
     """Corners (..., 3) in the world."""
     return body.pos + rotate(body.mat, body.scale * corners[ids])
 
 
-def edges_at(hulls: Hulls, corners: Joined, body: Body, near: Reached) -> tuple[Array, Array, Array]:
+def edges_at(hulls: Hulls, corners: Joined | Array, body: Body, near: Reached) -> tuple[Array, Array, Array]:
     """Other ends (w,) of edges from the first corner, their directions (w, 3), and which there are (w,)."""
     fan, real = faces_at(hulls, near.corner[0])
 
@@ -178,13 +185,13 @@ def _first(good: Array, first: Array, second: Array) -> tuple[Array, Array]:
     return jnp.stack([k // len(second), k % len(second)]), good[k]
 
 
-def face_loop(hulls: Hulls, corners: Joined, body: Body, face: Array) -> Loop:
+def face_loop(hulls: Hulls, corners: Joined | Array, body: Body, face: Array) -> Loop:
     """A face, counterclockwise seen from outside."""
     loop, count = corners_of(hulls, face)
     return Loop(loop, placed(body, corners, loop), count)
 
 
-def edge_loop(hulls: Hulls, corners: Joined, body: Body, start: Array, end: Array) -> Loop:
+def edge_loop(hulls: Hulls, corners: Joined | Array, body: Body, start: Array, end: Array) -> Loop:
     """An edge and back."""
     loop = jnp.where(np.arange(hulls.longest) == 0, start, end)
     return Loop(loop, placed(body, corners, loop), jnp.int32(2))

@@ -57,7 +57,7 @@ class _Search(NamedTuple):
     count: Array
 
 
-def _furthest(hulls: Hulls, corners: Joined, a: Body, b: Body, n: Array, size: Array) -> Points:
+def _furthest(hulls: Hulls, corners: Joined | Array, a: Body, b: Body, n: Array, size: Array) -> Points:
     """The point of D furthest against n, a little off by which corners it is of.
 
     So no four are quite in a plane, nor is the origin in one with three: what is found does not hang on rounding.
@@ -74,7 +74,7 @@ def _same(points: Points, new: Points) -> Array:
     return (points.a == new.a) & (points.b == new.b) & (points.place == new.place).all(-1)
 
 
-def search(hulls: Hulls, corners: Joined, a: Body, b: Body, reach: Array, start: Array, size: Array) -> Nearest:
+def search(hulls: Hulls, corners: Joined | Array, a: Body, b: Body, reach: Array, start: Array, size: Array) -> Nearest:
     """Where polytopes are nearest, or that they are further apart than reach and the radii of their balls.
 
     start: (3,) where to look first. size: () of the pair, for rounding [m].
@@ -89,7 +89,7 @@ def search(hulls: Hulls, corners: Joined, a: Body, b: Body, reach: Array, start:
 
 
 def _approach(
-    hulls: Hulls, corners: Joined, a: Body, b: Body, reach: Array, start: Array, noise: Array, size: Array
+    hulls: Hulls, corners: Joined | Array, a: Body, b: Body, reach: Array, start: Array, noise: Array, size: Array
 ) -> _Search:
     """The search from outside."""
 
@@ -177,7 +177,9 @@ def _own(owner: Array, faces: Array, new: Array) -> Array:
     return owner.at[start, faces[:, np.array([1, 2, 0])]].set(number, mode="drop")
 
 
-def _expand(hulls: Hulls, corners: Joined, a: Body, b: Body, points: Points, noise: Array, size: Array) -> Nearest:
+def _expand(
+    hulls: Hulls, corners: Joined | Array, a: Body, b: Body, points: Points, noise: Array, size: Array
+) -> Nearest:
     """The face of D nearest to the origin, from inside."""
 
     def further(at: _Polytope) -> _Polytope:

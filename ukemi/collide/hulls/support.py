@@ -46,7 +46,7 @@ class Joined(eqx.Module):
         return len(self.fixed) + len(self.free)
 
 
-def places(corners: Joined, body: Body, ids: Array) -> Array:
+def places(corners: Joined | Array, body: Body, ids: Array) -> Array:
     """Corners (..., 3) of a body along its axes, from its origin."""
     return body.scale * (corners if body.own is None else body.own)[ids]
 
@@ -68,7 +68,7 @@ def cell(n: Array, side: Array) -> Array:
     return ((2 * axis + (x < 0)) * side + i) * side + j
 
 
-def support(hulls: Hulls, corners: Joined, body: Body, n: Array) -> tuple[Array, Array]:
+def support(hulls: Hulls, corners: Joined | Array, body: Body, n: Array) -> tuple[Array, Array]:
     """Which corner () of a body is furthest along n (3,), and where (3,) it is, from the body's origin."""
     towards = body.scale * unrotate(body.mat, n)
     if body.own is not None:

@@ -26,7 +26,7 @@ SEVERAL = 4  # contacts of faces at the most
 class Known(NamedTuple):
     """All corners, and which hulls the two shapes of a pair are."""
 
-    corners: Joined  # (nv, 3) in units of the shapes' sizes
+    corners: Joined | Array  # (nv, 3) in units of the shapes' sizes
     hull: Array  # (2,)
 
 
@@ -156,7 +156,7 @@ def beside_curved(found: Nearest) -> Features:
     return Features(jnp.full(1, features.CURVED, jnp.int32), ids[None], ids[None], jnp.full((1, 2), -1, jnp.int32))
 
 
-def single(corners: Joined, a: Body, b: Body, found: Nearest) -> Features:
+def single(corners: Joined | Array, a: Body, b: Body, found: Nearest) -> Features:
     """The case of the simplex that a search ended with."""
     (ids_a, count_a), (ids_b, count_b) = distinct(found.a), distinct(found.b)
     place_a, place_b = places(corners, a, ids_a), places(corners, b, ids_b)
