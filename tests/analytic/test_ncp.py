@@ -8,7 +8,6 @@ import pytest
 
 import ukemi as uk
 from tests.scenes.cones import EVERY_ROW, settled
-from tests.scenes.slow import few
 
 BOX = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" size="5 5 1" friction="{0}"/>
 <body pos="0 0 .25"><freejoint/><geom type="box" size=".25 .25 .25" mass="1" friction="{0}"/></body>
@@ -50,25 +49,6 @@ def test_creep_on_a_slope_is_that_of_the_central_path():
     for kappa in (1e-8, 1e-6):
         states = roll(model, uk.initial_state(model), NONE[:60], uk.NCP(kappa=jnp.asarray(kappa)))
         np.testing.assert_allclose(states.v[-1, 0], rho * kappa / (mu * gamma * (1 - rho**2)), rtol=1e-2)
-
-
-@pytest.mark.parametrize("h", few([0.1, 0.05, 0.01], 0.05))
-def test_a_box_that_is_dropped_comes_to_rest(h):
-    model = uk.load(BOX.format(0.1))
-    model = eqx.tree_at(lambda m: m.options.timestep, model, jnp.asarray(h))
-    start = uk.initial_state(model, q=[0, 0, 0.8, 0.99, 0.1, 0.05, 0], v=[1, 0.3, 0, 0.2, 0.1, 0])
-    states = roll(model, start, jnp.zeros((int(5 / h), 0)), uk.NCP())
-    assert int(states.status[-1]) == 0
-    assert abs(states.v[-1]).max() < 1e-8 and abs(states.q[-1, 2] - 0.25) < 1e-3
-    assert corners(states.q).min() > -1e-7
-
-
-def corners(q) -> np.ndarray:
-    """Heights (T, 8) of the box's corners."""
-    signs = np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).T * 0.25
-    w, x, y, z = np.moveaxis(np.asarray(q[:, 3:]), -1, 0)
-    third = np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], -1)
-    return q[:, 2, None] + third @ signs.T
 
 
 def test_forces_are_on_the_central_path_and_carry_the_weight():
