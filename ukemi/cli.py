@@ -228,7 +228,7 @@ def _controls(arguments, model, state, source, steps: int, keyframe):
 
 
 def _servo_targets(m, state):
-    """Control of each position servo that makes the start pose its target, 0 for other actuators, (nu,)."""
+    """Control of each position servo that makes the start pose its target, 0 for other controls, (nu,)."""
     import mujoco
     import numpy as np
 
@@ -241,7 +241,11 @@ def _servo_targets(m, state):
     servo = (
         (kp != 0) & np.isclose(kp, -m.actuator_biasprm[:, 1]) & (m.actuator_biastype == mujoco.mjtBias.mjBIAS_AFFINE)
     )
-    return np.where(servo, data.actuator_length, 0.0)
+    controller = np.isin(m.actuator_gaintype, (int(mujoco.mjtGain.mjGAIN_PID), int(mujoco.mjtGain.mjGAIN_DCMOTOR)))
+    servo |= controller & ((m.actuator_ctrlspec & int(mujoco.mjtCtrlInput.mjINPUT_POS)) != 0)  # its first control
+    out = np.zeros(m.nu)
+    out[m.actuator_ctrladr[servo]] = data.actuator_length[m.actuator_outadr[servo]]
+    return out
 
 
 def _run(uk, model, method, state, ctrls, recorder, title: str) -> dict[str, float]:

@@ -8,6 +8,7 @@ import pytest
 
 import ukemi as uk
 from tests.scenes.forces import GROWING, KINDS, TRANSMISSIONS, actuators, build
+from tests.scenes.servos import MOTORS, ORIENTATIONS, PIDS, TURNING
 from tests.scenes.slow import few
 from tests.scenes.tendons import heavy
 from ukemi.laws.soft.law import Soft
@@ -45,7 +46,7 @@ def theirs(m: mujoco.MjModel, case: dict) -> dict:
 
     reset()
     mujoco.mj_forward(m, d)
-    moment = np.zeros((m.nu, m.nv))
+    moment = np.zeros((m.nout, m.nv))
     mujoco.mju_sparse2dense(moment, d.actuator_moment.ravel(), d.moment_rownnz, d.moment_rowadr, d.moment_colind)
     out = {
         "length": d.actuator_length, "moment": moment, "velocity": d.actuator_velocity, "force": d.actuator_force,
@@ -86,7 +87,7 @@ def check(m: mujoco.MjModel, wide: float = 6.0, skip: tuple = ()) -> list[dict]:
             expected = their[name]
             error = np.abs(mine[name] - expected) / max(1.0, np.abs(expected).max(initial=0.0))
             rows = np.nonzero((error > 1e-9).reshape(len(error), -1).any(1))[0] if error.size else []
-            names = [m.actuator(int(r)).name for r in rows] if len(error) == m.nu else rows
+            names = [m.actuator(int(r)).name for r in rows] if len(error) == m.nactuator else rows
             assert not len(rows), (name, names, error.max())
     return wanted
 
@@ -95,6 +96,22 @@ def check(m: mujoco.MjModel, wide: float = 6.0, skip: tuple = ()) -> list[dict]:
 def test_every_actuator_on_a_few_transmissions(integrator):
     wanted = check(build(integrator=integrator, actuator=actuators(["hinge", "ball", "site turned"], KINDS)))
     assert np.ptp([w["force"] for w in wanted], axis=0).min() > 1e-3, "an actuator that does nothing tests nothing"
+
+
+@pytest.mark.parametrize("integrator", few(["Euler", "implicitfast", "implicit", "RK4"]))
+def test_controllers_and_motors(integrator):
+    """With several controls and several activations each, or none."""
+    both = actuators(["hinge", "ball"], PIDS) + actuators(["slide", "site turned"], MOTORS)
+    wanted = check(build(integrator=integrator, actuator=both), wide=2.0)
+    assert np.ptp([w["force"] for w in wanted], axis=0).min() > 1e-3, "an actuator that does nothing tests nothing"
+
+
+@pytest.mark.slow  # their sensors: test_servo_sensors.py
+def test_servos_of_orientations():
+    m = build(integrator="Euler", actuator=actuators(TURNING, ORIENTATIONS))
+    wanted = check(m, wide=2.0)
+    assert np.ptp([w["force"] for w in wanted], axis=0).min() > 1e-3
+    assert m.nout == 3 * m.nactuator
 
 
 def test_every_transmission_with_a_few_actuators():

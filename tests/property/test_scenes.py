@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import ukemi as uk
 from tests.scenes.agreement import CONVERGED, QUICK
 from tests.scenes.states import converged
-from tests.scenes.structures import structures, write
+from tests.scenes.structures import MORE, structures, write
 from ukemi.model.records import Input
 
 STEPS = 50
@@ -100,3 +100,10 @@ def test_random_scenes(structure, seed):
 @given(structures(), st.integers(0, 2**31))
 def test_a_thousand_random_scenes(structure, seed):
     check(structure, seed, 20)
+
+
+@pytest.mark.slow
+@settings(max_examples=20, derandomize=True, phases=[Phase.generate], **COMMON)
+@given(structures(MORE), st.integers(0, 2**31))
+def test_random_scenes_with_servos_and_late_controls(structure, seed):
+    check(structure, seed, 10)

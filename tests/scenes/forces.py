@@ -2,6 +2,8 @@
 
 import mujoco
 
+from tests.scenes.servos import MOTORS, ORIENTATIONS, PIDS, TURNING
+
 # A floating trunk with an arm of a ball, a hinge and a slide, a pendulum of its own, and a body that is led.
 SCENE = """
 <mujoco>
@@ -80,6 +82,7 @@ KINDS = {
     "early integrator": "<general {} " + SERVO + " dyntype='integrator' actearly='true' " + RANGE + "/>",
     "unmatched servo": "<general {} dyntype='filter' dynprm='0.1' biastype='affine' gainprm='3' biasprm='0 -2'/>",
 }
+EVERY = KINDS | PIDS | MOTORS | ORIENTATIONS
 
 
 def build(**parts: str) -> mujoco.MjModel:
@@ -91,7 +94,8 @@ def build(**parts: str) -> mujoco.MjModel:
 
 def actuators(transmissions, kinds) -> str:
     """Every kind on every transmission, named after both."""
+    places = TURNING if kinds and set(kinds) <= ORIENTATIONS.keys() else TRANSMISSIONS
     lines = [
-        KINDS[kind].format(f"name='{kind}: {to}' {TRANSMISSIONS[to]}") for kind in kinds for to in transmissions
+        EVERY[kind].format(f"name='{kind}: {to}' {places[to]}") for kind in kinds for to in transmissions
     ]
     return "\n".join(lines)

@@ -22,6 +22,7 @@ JOINTS = {
 }
 SHAPES = ["sphere", "capsule", "box", "ellipsoid", "cylinder"]
 ACTUATORS = ["none", "motor", "position", "velocity", "intvelocity", "damper", "general", "filter", "site"]
+MORE = ["pid", "dcmotor", "orientation", "late"]  # of several controls, activations or outputs, and what acts late
 EQUALITIES = ["none", "none", "connect", "weld", "joint", "site connect"]
 
 
@@ -51,8 +52,8 @@ class Structure:
 
 
 @st.composite
-def structures(draw) -> Structure:
-    """Trees of one to seven bodies."""
+def structures(draw, drives=ACTUATORS) -> Structure:
+    """Trees of one to seven bodies, some of which are driven."""
     links = []
     for k in range(draw(st.integers(1, 7))):
         parent = draw(st.integers(max(-1, k - 3), k - 1))
@@ -65,7 +66,7 @@ def structures(draw) -> Structure:
                 draw(st.sampled_from([1, 3, 3, 4, 6])),
                 draw(st.booleans()),
                 draw(st.booleans()),
-                draw(st.sampled_from(ACTUATORS)),
+                draw(st.sampled_from(drives)),
             )
         )
     if all(link.joints == "fixed" for link in links):
@@ -137,6 +138,11 @@ class _Writer:
             "damper": f'<damper {target} kv="{0.1 * gain:.4g}" ctrlrange="0 1"/>',
             "general": f'<general {target} gaintype="affine" gainprm="{_text(rng.normal(size=3) * 0.3)}" biastype="affine" biasprm="{_text([0.1, -gain, -0.05])}"/>',
             "filter": f'<general {target} dyntype="filterexact" dynprm="{rng.uniform(0.01, 0.2):.4g}" actearly="true"/>',
+            "pid": f'<pid {target} kp="{gain:.4g}" kv=".05" ki="{rng.uniform(0.1, 1):.4g}" imax=".3" slewmax="{rng.uniform(5, 50):.4g}" input="pos vel ff"/>',
+            "dcmotor": f'<dcmotor {target} motorconst="{0.1 * gain:.4g} 0" resistance="{rng.uniform(1, 3):.4g}" inductance="0 {rng.uniform(0.005, 0.02):.4g}" thermal="2 1 0 .004 25 20" '
+            f'lugre="{rng.uniform(2, 9):.4g} .02 .05 .08 .3" cogging=".02 6 .3" input="pos ff" controller="{gain:.4g} .2 .02 0 .5 {rng.uniform(1, 9):.4g}"/>',
+            "orientation": f'<orientation joint="j{k}_0" kp="{gain:.4g}" kv=".05" input="quat"/>' if joints[0] == "ball" else f"<motor {target}/>",
+            "late": f'<position {target} kp="{gain:.4g}" kv=".05" nsample="5" delay="{rng.uniform(0.0005, 0.02):.4g}" interp="cubic"/>',
         }[kind])  # fmt: skip
 
     def body(self, k: int) -> str:

@@ -37,9 +37,15 @@ from ukemi.laws.soft.penalty import penalty_pieces
 from ukemi.laws.soft.rows import constraint_rows
 from ukemi.maths import spatial
 from ukemi.maths.codes import between, pack
+from ukemi.maths.gathers import taken
+from ukemi.mechanics.activations import next_activation, period
+from ukemi.mechanics.delays import arriving, delay_pieces, present
 from ukemi.mechanics.fluid import fluid_pieces
-from ukemi.mechanics.forces import actuation, next_activation, passive
+from ukemi.mechanics.forces import actuation, passive
 from ukemi.mechanics.kinematics import Kinematics, velocities
+from ukemi.mechanics.orientations import headings_code, orienting, outputs_of
+from ukemi.mechanics.plasticity import rests
+from ukemi.mechanics.servos import servo_of, servo_pieces
 from ukemi.mechanics.transmissions import gripping
 from ukemi.model.records import Input, Model, State
 from ukemi.model.tree import BALL
@@ -72,7 +78,7 @@ def _(method: Soft, model: Model, state: State, inputs: Input) -> tuple[State, A
 
     fields = {name: getattr(method, name) for name in method.__dataclass_fields__}
     moved = Watched(**fields).step(model, state, inputs)
-    return moved, jnp.concatenate([*codes, _clamp_code(model, moved.act), jnp.zeros(1, int)])
+    return moved, jnp.concatenate([*codes, _moved_code(model, state, moved), jnp.zeros(1, int)])
 
 
 @step_with_mode.register
@@ -86,7 +92,7 @@ def _(method: LCP, model: Model, state: State, inputs: Input) -> tuple[State, Ar
         scene = impulses.scene(method._stepping, here, model.options.timestep, sides)
         codes += _rigid_codes(method, scene, z)
         solved = solved & determined(method, scene)
-    codes += [_clamp_code(model, moved.act), jnp.where(solved, 0, -1)[None]]
+    codes += [_moved_code(model, state, moved), jnp.where(solved, 0, -1)[None]]
     return moved, jnp.concatenate([code.astype(jnp.int64) for code in codes])
 
 
@@ -106,7 +112,7 @@ def _(method: Conic, model: Model, state: State, inputs: Input) -> tuple[State, 
     at, (z, _) = (method.mechanics, method._kinds(model)), found
     system = system_at(at, z, known, guide.ahead, here, model.options.timestep, method.path(z.v.dtype))
     sharp = condition(system, free_motion(here, model.options.timestep).M) < BLURRED
-    codes += [_clamp_code(model, moved.act), jnp.where(facts[1] & sharp, 0, -1)[None]]
+    codes += [_moved_code(model, state, moved), jnp.where(facts[1] & sharp, 0, -1)[None]]
     return moved, jnp.concatenate([code.astype(jnp.int64) for code in codes])
 
 
@@ -230,37 +236,54 @@ def _quaternion_code(model: Model, q: Array) -> Array:
 
 
 def _actuator_code(model: Model, state: State, inputs: Input, kin: Kinematics) -> Array:
-    """Clamped controls, forces and joint torques, and on which turn a wrapping servo is."""
-    if not model.nu or "actuation" in model.options.layout.disabled:
+    """Clamped controls, forces and joint torques, on which turn a wrapping servo is, and what bounds of servos do."""
+    if not model.actuators.layout.count or "actuation" in model.options.layout.disabled:
         return jnp.zeros(0, int)
     actuators, layout = model.actuators, model.actuators.layout
-    q, v, ctrl = state.q, state.v, cast(Array, inputs.ctrl)
-    rest = passive(model, kin, q, v)
+    q, v, ctrl = state.q, state.v, arriving(model, state.act, cast(Array, inputs.ctrl))
+    rest, act = passive(model, kin, q, v, state.act), present(model, state.act)
     drive = actuation(model, kin, q, v, state.act, ctrl, rest.held)
     codes = [
         jnp.where(layout.ctrl_limited, between(ctrl, *actuators.ctrl_range.T), 0),
-        jnp.where(layout.force_limited, between(drive.force, *actuators.force_range.T), 0),
+        jnp.where(layout.force_limited, between(drive.force[layout.output], *actuators.force_range.T), 0),
     ]
     joint = model.tree.dof_joint
     limited = model.joints.layout.force_limited[joint]
     codes.append(jnp.where(limited, between(drive.qfrc, *model.joints.actuator_range[joint].T), 0))
-    codes.append(_clamp_code(model, next_activation(model, state.act, drive.act_dot)))
+    after = next_activation(model, act, drive.act_dot, drive.length, drive.velocity)
+    codes.append(_clamp_code(model, after))
     if layout.wraps.any():
-        setpoint = jnp.where(layout.act >= 0, state.act[np.maximum(layout.act, 0)], ctrl) if model.na else ctrl
-        codes += [_turns(model, a, b) for a, b in ((setpoint, drive.length), (ctrl, setpoint))]
+        given, length = taken(ctrl, layout.ctrl), drive.length[layout.output]
+        setpoint = jnp.where(layout.act >= 0, taken(act, layout.act), given)
+        codes += [_turns(model, a, b) for a, b in ((setpoint, length), (given, setpoint))]
+    if len(orienting(layout)):
+        own = drive.force[outputs_of(layout)]
+        most = actuators.force_range[orienting(layout), 1]
+        over = spatial.safe_norm(own) >= most * (1 - 1e-9)
+        codes.append(headings_code(model, drive.length, jnp.where(layout.early[layout.owner], after, act), ctrl))
+        codes.append(jnp.where(layout.force_limited[orienting(layout)], over, False))
+    if len(model.servos.layout.actuator):
+        at = servo_of(model, drive.length, drive.velocity, act, ctrl, period(model))
+        codes.append(servo_pieces(model, at).ravel())
+    if model.delays.layout.size:
+        codes.append(delay_pieces(model).ravel())
     return jnp.concatenate([code.astype(int) for code in codes])
 
 
 def _turns(model: Model, setpoint: Array, reference: Array) -> Array:
-    """How many turns (nu,) the setpoints of wrapping servos are from a reference."""
-    gear, layout = model.actuators.gear, model.actuators.layout
-    site = np.array([kind == "site" for kind in layout.transmission])[:, None]
-    period = 2 * np.pi * spatial.safe_norm(jnp.where(site, gear[:, 3:], gear[:, :3]))
-    return jnp.where(layout.wraps, jnp.round((setpoint - reference) / jnp.where(period == 0, 1.0, period)), 0)
+    """How many turns (n,) the setpoints of wrapping servos are from a reference."""
+    turn = period(model)
+    return jnp.where(turn > 0, jnp.round((setpoint - reference) / jnp.where(turn == 0, 1.0, turn)), 0)
+
+
+def _moved_code(model: Model, state: State, moved: State) -> Array:
+    """What holds at the end of a step: activations at a bound, and which springs have yielded."""
+    slip = jnp.sign(rests(model, moved.act) - rests(model, state.act)).astype(jnp.int64)
+    return jnp.concatenate([_clamp_code(model, moved.act), slip])
 
 
 def _clamp_code(model: Model, act: Array) -> Array:
     """Activations that are held at a bound, after the clamp."""
-    owner = np.argsort(np.where(model.actuators.layout.act < 0, model.nu, model.actuators.layout.act))[: model.na]
+    owner, act = model.actuators.layout.owner, present(model, act)
     bounds = model.actuators.act_range[owner].T
     return jnp.where(model.actuators.layout.act_limited[owner], between(act, *bounds), 0).astype(jnp.int64)

@@ -8,7 +8,7 @@ from ukemi import values
 from ukemi.collide.kinds import OTHER
 from ukemi.errors import ModelFileError, UnsupportedModelError
 from ukemi.files import heights, pairs, sensing, solids
-from ukemi.files.actuators import actuators
+from ukemi.files.actuators import actuators, delays, servos
 from ukemi.files.decomposing import CONCAVITY, decomposed
 from ukemi.files.limits import limit_rows
 from ukemi.files.looks import looks
@@ -71,9 +71,11 @@ def load(source, *, contacts: int | None = None, decompose: bool | float = False
         pairs=_pairs(m, layout),
         equalities=_equalities(m),
         tendons=tendons(m, _names(m)("tendon", m.ntendon)),
-        actuators=actuators(m, _names(m)("actuator", m.nu)),
+        actuators=actuators(m, _names(m)("actuator", m.nactuator)),
+        servos=servos(m),
+        delays=delays(m),
         options=_options(m),
-        keyframes=_keyframes(m),
+        keyframes=_keyframes(m, delays(m).layout.size),
         sensors=sensing.build(m, _names(m)("sensor", m.nsensor)),
         tree=tree_.build(m, _names(m)),
         name=_title(m),
@@ -147,6 +149,7 @@ def _joints(m) -> records.Joints:
         springs=bool(sprung.any()),
         turning_springs=bool(sprung[np.isin(m.jnt_type, (tree_.BALL, tree_.FREE))].any()),
         stiffening=bool(np.any(m.jnt_stiffnesspoly)),
+        plastic=_yielding(m),
         damped=bool(np.any(m.dof_damping) or np.any(m.dof_dampingpoly)),
         thickening=bool(np.any(m.dof_dampingpoly)),
         # MuJoCo looks for positive coefficients, and for actuators that may bring some
@@ -159,6 +162,7 @@ def _joints(m) -> records.Joints:
         qpos_spring=_f(m.qpos_spring),
         stiffness=_f(m.jnt_stiffness),
         stiffness_poly=_f(m.jnt_stiffnesspoly),
+        springyield=_f(m.jnt_springyield),
         damping=_f(m.dof_damping),
         damping_poly=_f(m.dof_dampingpoly),
         armature=_f(m.dof_armature),
@@ -173,6 +177,15 @@ def _joints(m) -> records.Joints:
         actuator_range=_f(m.jnt_actfrcrange),
         layout=layout,
     )
+
+
+def _yielding(m) -> np.ndarray:
+    """(nq,) where MuJoCo keeps the rest of each coordinate's spring, -1 of springs that do not yield."""
+    out = np.full(m.nq, -1, np.int32)
+    for j in np.flatnonzero(m.jnt_plasticadr >= 0):
+        n = 4 if m.jnt_type[j] == tree_.BALL else 1
+        out[m.jnt_qposadr[j] + np.arange(n)] = m.jnt_plasticadr[j] + np.arange(n)
+    return out
 
 
 def _geoms(m, types, density, corners) -> records.Geoms:
@@ -293,11 +306,12 @@ def _flags(enum):
     return [v for v in enum.__members__.values() if "NUM" not in v.name and not v.name.startswith("mjN")]
 
 
-def _keyframes(m) -> records.Keyframes:
+def _keyframes(m, past: int) -> records.Keyframes:
+    """Stored configurations, in whose past (nk, past) all controls were zero."""
     return records.Keyframes(
         q=_f(m.key_qpos),
         v=_f(m.key_qvel),
-        act=_f(m.key_act),
+        act=_f(np.concatenate([np.pad(m.key_act, ((0, 0), (0, past))), m.key_plastic], 1)),
         ctrl=_f(m.key_ctrl),
         mocap_pos=_f(m.key_mpos).reshape(m.nkey, m.nmocap, 3),
         mocap_quat=_f(m.key_mquat).reshape(m.nkey, m.nmocap, 4),

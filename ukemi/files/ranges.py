@@ -36,8 +36,8 @@ ELEMENTS: dict[str, tuple[str, dict[str, Range]]] = {
     ),
     "joint": (
         "jnt",
-        {"pos": FINITE, "axis": FINITE, "stiffness": FINITE, "margin": FINITE, "range": A_NUMBER}
-        | {"actfrcrange": A_NUMBER, **SOFTNESS},
+        {"pos": FINITE, "axis": FINITE, "stiffness": FINITE, "springyield": NOT_NEGATIVE, "margin": FINITE}
+        | {"range": A_NUMBER, "actfrcrange": A_NUMBER, **SOFTNESS},
     ),
     "geom": (
         "geom",
@@ -50,10 +50,11 @@ ELEMENTS: dict[str, tuple[str, dict[str, Range]]] = {
         {"friction": NOT_NEGATIVE, "margin": FINITE, "gap": NOT_NEGATIVE, "solreffriction": FINITE, **SOFTNESS},
     ),
     "equality": ("eq", {"data": FINITE, **SOFTNESS}),
+    "tendon": ("tendon", {"springyield": NOT_NEGATIVE}),
     "actuator": (
         "actuator",
         {"gear": FINITE, "gainprm": FINITE, "biasprm": FINITE, "dynprm": FINITE}
-        | {"ctrlrange": A_NUMBER, "forcerange": A_NUMBER, "actrange": A_NUMBER},
+        | {"ctrlrange": A_NUMBER, "forcerange": A_NUMBER, "actrange": A_NUMBER, "delay": NOT_NEGATIVE},
     ),
     "key": (
         "key",
@@ -95,7 +96,13 @@ def _elements(m) -> Iterator[str]:
             values = np.asarray(getattr(m, f"{prefix}_{attribute}"), float)
             values = values.reshape(len(values), int(np.prod(values.shape[1:])))
             for k in np.nonzero(~allowed.holds(values).all(-1))[0]:
-                yield from _refused(_name(m, element, k), attribute, values[k], allowed)
+                yield from _refused(_name(m, element, _owner(m, element, attribute, k)), attribute, values[k], allowed)
+
+
+def _owner(m, element: str, attribute: str, k) -> int:
+    """The element of a row: controls and outputs have rows of their own."""
+    number = {"ctrlrange": m.actuator_ctrlnum, "gear": m.actuator_outnum}.get(attribute)
+    return k if element != "actuator" or number is None else int(np.repeat(np.arange(m.nactuator), number)[k])
 
 
 def _coordinates(m) -> Iterator[str]:
@@ -118,7 +125,8 @@ def _limits(m) -> Iterator[str]:
         wrong = (low > high) | (low == np.inf) | (high == -np.inf)
         for k in np.nonzero(wrong & np.array(getattr(m, flag), bool))[0]:
             element = "joint" if prefix == "jnt" else "actuator"
-            yield f"{_name(m, element, k)}: {attribute} goes from {low[k]:g} to {high[k]:g}; it must rise"
+            owner = _owner(m, element, attribute, k)
+            yield f"{_name(m, element, owner)}: {attribute} goes from {low[k]:g} to {high[k]:g}; it must rise"
 
 
 def _filters(m) -> Iterator[str]:
@@ -127,6 +135,8 @@ def _filters(m) -> Iterator[str]:
     for kind, allowed in ranges.items():
         for k in np.nonzero(m.actuator_dyntype == int(kind))[0]:
             yield from _refused(_name(m, "actuator", k), "time constant (dynprm)", m.actuator_dynprm[k, :1], allowed)
+    for k in np.nonzero(m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_DCMOTOR))[0]:
+        yield from _refused(_name(m, "actuator", k), "resistance (gainprm)", m.actuator_gainprm[k, :1], POSITIVE)
 
 
 def _heights(m) -> Iterator[str]:

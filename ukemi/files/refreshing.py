@@ -172,8 +172,9 @@ def _inverse_weights(model: Model) -> _Weights:
     joints = jnp.where(slides[tree.dof_body], plain[tree.dof_body], joints)
     length, moment = tendon_lengths(model, kin, q)
     acc0 = model.actuators.acc0
-    if model.nu:
-        acc0 = spatial.safe_norm(transmission(model, kin, q)[1] @ inverse)
+    if model.actuators.layout.count:
+        moved = transmission(model, kin, q)[1][model.actuators.layout.output]
+        acc0 = spatial.safe_norm(moved @ inverse)
     return _Weights(bodies, joints, ((moment @ inverse) * moment).sum(-1), length, acc0)
 
 

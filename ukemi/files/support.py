@@ -26,10 +26,10 @@ def _values(kind: type, prefix: str, names: str) -> frozenset[int]:
     return frozenset(int(getattr(kind, prefix + name)) for name in names.split())
 
 
-TRANSMISSIONS = _values(_Trn, "mjTRN_", "JOINT JOINTINPARENT SITE TENDON SLIDERCRANK BODY")
-ACTIVATIONS = _values(_Dyn, "mjDYN_", "NONE INTEGRATOR FILTER FILTEREXACT MUSCLE")
-GAINS = _values(_Gain, "mjGAIN_", "FIXED AFFINE MUSCLE")
-BIASES = _values(_Bias, "mjBIAS_", "NONE AFFINE MUSCLE")
+TRANSMISSIONS = _values(_Trn, "mjTRN_", "JOINT JOINTINPARENT SITE TENDON SLIDERCRANK BODY SO3")
+ACTIVATIONS = _values(_Dyn, "mjDYN_", "NONE INTEGRATOR FILTER FILTEREXACT MUSCLE DCMOTOR PID")
+GAINS = _values(_Gain, "mjGAIN_", "FIXED AFFINE MUSCLE DCMOTOR PID SO3")
+BIASES = _values(_Bias, "mjBIAS_", "NONE AFFINE MUSCLE DCMOTOR SO3")
 EQUALITIES = _values(_Eq, "mjEQ_", "CONNECT WELD JOINT TENDON")
 INTEGRATORS = _values(_Integrator, "mjINT_", "EULER RK4 IMPLICIT IMPLICITFAST")
 
@@ -58,7 +58,7 @@ _REFUSED_ENABLE = {
 def unsupported(m: mujoco.MjModel) -> list[str]:
     """Every element that would change the motion and that Ukemi does not simulate, as "type 'name': reason"."""
     meeting = collision_candidates(m)
-    finders = (_options, _joints, _actuators, _tendons, _equalities, _flexes, _plugins, _fluid)
+    finders = (_options, _actuators, _tendons, _equalities, _flexes, _plugins, _fluid)
     found = [line for finder in finders for line in finder(m)]
     return [*found, *_geoms(m, meeting), *_unknown_pairs(m, meeting), *_convex_flags(m, meeting)]
 
@@ -153,19 +153,9 @@ def _options(m: mujoco.MjModel) -> Iterator[str]:
         yield f"option flag: unknown enable bits {unknown:#x}"
 
 
-def _joints(m: mujoco.MjModel) -> Iterator[str]:
-    for i in np.flatnonzero(m.jnt_plasticadr >= 0).tolist():
-        yield f"{_name(m, 'joint', i)}: springyield (plastic spring)"
-
-
 def _actuators(m: mujoco.MjModel) -> Iterator[str]:
     for i in range(m.nactuator):
         reasons = list(_actuator_types(m, i))
-        # Types that need several inputs or outputs have been named already.
-        if not reasons and (m.actuator_ctrlnum[i] != 1 or m.actuator_outnum[i] != 1 or m.actuator_actnum[i] > 1):
-            reasons.append("has several inputs, outputs or activation states")
-        if m.actuator_delay[i]:
-            reasons.append("delay")
         if reasons:
             yield f"{_name(m, 'actuator', i)}: {', '.join(reasons)}"
 
@@ -182,13 +172,21 @@ def _actuator_types(m: mujoco.MjModel, i: int) -> Iterator[str]:
         yield f"gain type '{_enum(_Gain, m.actuator_gaintype[i], 'mjGAIN_')}'"
     if m.actuator_biastype[i] not in BIASES:
         yield f"bias type '{_enum(_Bias, m.actuator_biastype[i], 'mjBIAS_')}'"
+    motor = [
+        int(kinds[i]) == int(number)
+        for kinds, number in (
+            (m.actuator_dyntype, _Dyn.mjDYN_DCMOTOR),
+            (m.actuator_gaintype, _Gain.mjGAIN_DCMOTOR),
+            (m.actuator_biastype, _Bias.mjBIAS_DCMOTOR),
+        )
+    ]
+    if any(motor) and not all(motor):
+        yield "a DC motor in parts: dynamics, gain and bias must all be 'dcmotor', or none of them"
 
 
 def _tendons(m: mujoco.MjModel) -> Iterator[str]:
     for i in range(m.ntendon):
         reasons = []
-        if m.tendon_plasticadr[i] >= 0:
-            reasons.append("springyield (plastic spring)")
         if _branches(m, i) and (m.tendon_armature[i] or any(m.actuator_armature[_pulling(m, i)])):
             reasons.append("armature across branches of the tree, whose coupling MuJoCo leaves out of the mass matrix")
         if reasons:

@@ -20,6 +20,7 @@ def tendons(m, names: tuple[str, ...]) -> Tendons:
         force_limited=np.array(m.tendon_actfrclimited, bool),
         dry=np.nonzero(m.tendon_frictionloss)[0].astype(np.int32),
         springs=bool(np.any(m.tendon_stiffness) or np.any(m.tendon_stiffnesspoly)),
+        plastic=_places(m.tendon_plasticadr),
         damped=bool(np.any(m.tendon_damping) or np.any(m.tendon_dampingpoly)),
         heavy=bool(np.any(m.tendon_armature)),
         width=np.array(m.tendon_width, np.float32),
@@ -30,6 +31,7 @@ def tendons(m, names: tuple[str, ...]) -> Tendons:
         "stiffness": m.tendon_stiffness,
         "stiffness_poly": m.tendon_stiffnesspoly,
         "spring": m.tendon_lengthspring,
+        "springyield": m.tendon_springyield,
         "damping": m.tendon_damping,
         "damping_poly": m.tendon_dampingpoly,
         "armature": m.tendon_armature,
@@ -47,6 +49,11 @@ def tendons(m, names: tuple[str, ...]) -> Tendons:
         "divisor": divisors,
     }
     return Tendons(**{k: jnp.asarray(np.array(x, np.float64)) for k, x in arrays.items()}, layout=layout)
+
+
+def _places(first) -> np.ndarray:
+    """(nt, 2) from the first of two places, -1 where there are none."""
+    return np.where(first[:, None] >= 0, first[:, None] + np.arange(2), -1).astype(np.int32)
 
 
 def _parts(m) -> tuple[list, list, list, list]:

@@ -45,7 +45,7 @@ def here_at(model: Model, state: State, inputs: Input, kin: Kinematics, ahead: A
 def forces(here: Here) -> tuple[Passive, Actuation]:
     """Passive and actuator forces."""
     model, kin, contacts, q, v, act, _, inputs, ahead = here
-    rest = passive(model, kin, q, v)
+    rest = passive(model, kin, q, v, act)
     ctrl = cast(Array, inputs.ctrl)  # `as_input` fills it
     return rest, actuation(model, kin, q, v, act, ctrl, rest.held, grips(model, kin, contacts, ahead))
 

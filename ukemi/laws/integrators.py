@@ -19,16 +19,27 @@ from ukemi.implicit.rule import isolated
 from ukemi.maths import spatial
 from ukemi.maths.gathers import pick
 from ukemi.maths.systems import eliminate, solve
-from ukemi.mechanics.dynamics import bias_slope
-from ukemi.mechanics.forces import (
-    Actuation,
+from ukemi.mechanics.activations import (
+    Activity,
     activation_motion,
+    follows_motion,
     hold_activation,
     next_activation,
-    passive_slope,
     wrap_activation,
 )
-from ukemi.mechanics.kinematics import Kinematics, Velocities, coordinate_rate, integrate, integrate_slopes
+from ukemi.mechanics.delays import foreseen, joined, past, present, remembered
+from ukemi.mechanics.dynamics import bias_slope
+from ukemi.mechanics.forces import Actuation, passive_slope
+from ukemi.mechanics.kinematics import (
+    Kinematics,
+    Velocities,
+    carry,
+    coordinate_rate,
+    integrate,
+    integrate_slopes,
+    of_state,
+)
+from ukemi.mechanics.plasticity import rests, settled
 from ukemi.mechanics.reflected import are_tendons_damped
 from ukemi.mechanics.springs import joint_resistance, thickens
 from ukemi.mechanics.transmissions import acts_on_joints, on_joints
@@ -164,13 +175,24 @@ def advance(model: Model, state: State, motion, inputs: Input) -> Moved:
 def _advance(model: Model, state: State, kin: Kinematics, acceleration: Array, inputs: Input) -> Moved:
     h = model.options.timestep
     v = spatial.materialize(state.v + h * acceleration)
-    return Moved(integrate(model.tree, state.q, v, h), v, moved_activation(model, state, kin, inputs))
+    q = integrate(model.tree, state.q, v, h)
+    return Moved(q, v, moved_activation(model, state, kin, inputs, q))
 
 
-def moved_activation(model: Model, state: State, kin: Kinematics, inputs: Input) -> Array:
-    """Activations (na,) one step later."""
-    rate, length = activation_motion(model, kin, state.q, state.act, cast(Array, inputs.ctrl))
-    return wrap_activation(model, next_activation(model, state.act, rate), length)
+def moved_activation(model: Model, state: State, kin: Kinematics, inputs: Input, after: Array) -> Array:
+    """Activations (na,) one step later, where positions are `after`."""
+    moved = _moved_activation(model, state.act, cast(Array, inputs.ctrl), _activity(model, state, kin, inputs))
+    return joined(moved, settled(model, rests(model, state.act), kin, state.q, after))
+
+
+def _moved_activation(model: Model, act: Array, ctrl: Array, moving: Activity) -> Array:
+    """All but where springs rest."""
+    after = next_activation(model, present(model, act), *moving)
+    return joined(wrap_activation(model, after, moving.length), remembered(model, act, ctrl))
+
+
+def _activity(model: Model, state: State, kin: Kinematics, inputs: Input) -> Activity:
+    return activation_motion(model, kin, state.q, state.v, state.act, cast(Array, inputs.ctrl))
 
 
 def advance_slopes(model: Model, state: State, inputs: Input, rate: Array, change: Array, velocity: Array) -> Array:
@@ -193,27 +215,32 @@ def _advance_slopes(model: Model, state: State, inputs: Input, rate: Array, chan
 
 
 def _activation_slopes(model: Model, state: State, inputs: Input, dtype) -> Array:
-    """Derivative (na, 2nv + na + nu) of the next activations, which depend on activations and controls alone."""
+    """Derivative (na, 2nv + na + nu) of the next activations; few depend on more than activations and controls."""
     if not model.na:
         return jnp.zeros((0, 2 * model.nv + model.nu), dtype)
+    follows = follows_motion(model)
+    kin = of_state(model, state, inputs) if follows else None
 
-    def next_act(act, ctrl):
-        # without setpoints that wrap, kinematics and positions are not looked at
-        return next_activation(model, act, activation_motion(model, None, None, act, ctrl)[0])
+    def next_act(shift, v, act, ctrl):
+        there, q = kin, state.q
+        if kin is not None:
+            there = jax.tree.map(jnp.add, kin, carry(model, kin, shift))
+            q = q + coordinate_rate(model.tree, q, shift)
+        return _moved_activation(model, act, ctrl, activation_motion(model, there, q, v, act, ctrl))
 
-    slopes = jax.jacfwd(next_act, argnums=(0, 1))(state.act, inputs.ctrl)
-    return jnp.concatenate([jnp.zeros((model.na, 2 * model.nv), dtype), *slopes], -1)
-
-
-def wraps(model: Model) -> bool:
-    """Whether stored setpoints live on a circle, so that they depend on positions."""
-    layout = model.actuators.layout
-    return bool((layout.wraps & (layout.act >= 0)).any())
+    at = jnp.zeros_like(state.v), state.v, state.act, inputs.ctrl
+    argnums = (0, 1, 2, 3) if follows else (2, 3)
+    slopes = jax.jacfwd(next_act, argnums=argnums)(*at)
+    still = () if follows else (jnp.zeros((model.na, 2 * model.nv), dtype),)
+    return jnp.concatenate([*still, *slopes], -1)
 
 
 def rates(model: Model, state: State, motion, inputs: Input) -> tuple[Array, Array, Array]:
     """F of x' = F(x) in continuous time: rates of coordinates, velocities and activations, held at limits."""
-    held = hold_activation(model, state.act, _activation(model, state, motion, inputs)[0])
+    rate = _activity(model, state, motion.kin, inputs).rate
+    held = hold_activation(model, present(model, state.act), rate)
+    still = past(model, state.act), rests(model, state.act)  # controls are given at steps, where springs settle, too
+    held = joined(held, *(jnp.zeros_like(x) for x in still))
     return coordinate_rate(model.tree, state.q, state.v), motion.acceleration, held
 
 
@@ -224,25 +251,26 @@ def runge_kutta(accelerate, model: Model, state: State, inputs: Input):
     """
     h, tree = model.options.timestep, model.tree
     now = accelerate(model, state, inputs)
-    rate, length = _activation(model, state, now, inputs)
-    stages = [(state.v, now.acceleration, rate)]
+    moving = _activity(model, state, now.kin, inputs)
+    stages = [(state.v, now.acceleration, moving.rate)]
     for weight in (0.5, 0.5, 1.0):
         u, a, w = stages[-1]
         shift = h * weight * u
         q = integrate(tree, state.q, weight * u, h)
         v = state.v + h * weight * a
         cache = replace(state.cache, acceleration=lax.stop_gradient(a))
-        there = State(q, v, state.act + h * weight * w, state.time, state.status, cache)
+        act = present(model, state.act) + h * weight * w
+        act = joined(act, foreseen(model, state.act, weight), rests(model, state.act))
+        there = State(q, v, act, state.time, state.status, cache)
         then = accelerate(model, there, inputs)
-        stages.append((_pull_back(model, shift, v), then.acceleration, _activation(model, there, then, inputs)[0]))
+        stages.append((_pull_back(model, shift, v), then.acceleration, _activity(model, there, then.kin, inputs).rate))
     weights = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
     rates = [cast(Array, sum(b * s[k] for b, s in zip(weights, stages, strict=True))) for k in range(3)]
-    act = wrap_activation(model, next_activation(model, state.act, rates[2]), length)
-    return Moved(integrate(tree, state.q, rates[0], h), state.v + h * rates[1], act), now
-
-
-def _activation(model: Model, state: State, motion, inputs: Input) -> tuple[Array, Array | None]:
-    return activation_motion(model, motion.kin, state.q, state.act, cast(Array, inputs.ctrl))
+    # bristles look at the motion of the first stage, as in MuJoCo
+    act = _moved_activation(model, state.act, cast(Array, inputs.ctrl), moving._replace(rate=rates[2]))
+    q = integrate(tree, state.q, rates[0], h)
+    act = joined(act, settled(model, rests(model, state.act), now.kin, state.q, q))
+    return Moved(q, state.v + h * rates[1], act), now
 
 
 def _pull_back(model: Model, shift: Array, v: Array) -> Array:

@@ -48,8 +48,8 @@ def missing_impulse(here: Here, after: Array, duration: Array) -> Array:
 
 def damps_by_servos(model: Model) -> bool:
     """Whether M̂ takes the servos' damping."""
-    layout = model.options.layout
-    return INTEGRATORS[layout.integrator].takes_forces and model.nu > 0 and "actuation" not in layout.disabled
+    layout, drives = model.options.layout, model.actuators.layout.count > 0
+    return INTEGRATORS[layout.integrator].takes_forces and drives and "actuation" not in layout.disabled
 
 
 def damping(here: Here) -> Array:

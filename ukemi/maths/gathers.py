@@ -174,3 +174,10 @@ ad.primitive_jvps[_mix_p] = _mix_jvp
 ad.primitive_transposes[_mix_p] = _mix_transpose
 batching.primitive_batchers[_mix_p] = _mix_batch
 mlir.register_lowering(_mix_p, mlir.lower_fun(_product, multiple_results=False))
+
+
+def taken(x: Array, index: np.ndarray) -> Array:
+    """Elements of x (k,) at an index of any shape, zero where that is −1."""
+    if index.shape == x.shape and (index == np.arange(len(x))).all():
+        return x
+    return jnp.where(index >= 0, pick(x, np.maximum(index, 0)), 0.0) if x.size else jnp.zeros(index.shape, x.dtype)

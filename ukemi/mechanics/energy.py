@@ -35,13 +35,13 @@ def mechanical_energy(model: Model, state: State) -> Energy:
     """Kinetic energy with armature, and potential energy of gravity and springs [J]."""
     kin = kinematics(model, state.q)
     M = smooth(model, kin, state.v).M
-    return Energy(0.5 * state.v @ M @ state.v, potential_energy(model, kin, state.q))
+    return Energy(0.5 * state.v @ M @ state.v, potential_energy(model, kin, state.q, state.act))
 
 
-def potential_energy(model: Model, kin: Kinematics, q: Array) -> Array:
+def potential_energy(model: Model, kin: Kinematics, q: Array, act: Array) -> Array:
     """Potential energy of gravity and springs [J]."""
     weight = -(model.bodies.mass * (kin.com @ gravity(model)[3:])).sum()
-    return weight + spring_energy(model, kin, q)
+    return weight + spring_energy(model, kin, q, act)
 
 
 def mechanical_momentum(model: Model, state: State) -> Momentum:

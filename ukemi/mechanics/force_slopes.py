@@ -9,8 +9,10 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
+from ukemi.mechanics.delays import arriving, late_slopes, present
 from ukemi.mechanics.forces import actuator_force, saturated
 from ukemi.mechanics.kinematics import Kinematics, difference
+from ukemi.mechanics.plasticity import yields
 from ukemi.mechanics.reflected import are_joints_damped, are_tendons_damped
 from ukemi.mechanics.springs import joint_resistance, spring_stiffness, thickens
 from ukemi.mechanics.tendons.paths import Lengths, tendon_lengths
@@ -35,6 +37,8 @@ def has_plain_forces(model: Model) -> bool:
     """
     layout = model.actuators.layout
     others = acts_on_joints(model, at_joints(layout)) and (at_joints(layout) | at_tendons(layout)).all()
+    if yields(model):
+        return False
     odd = model.options.layout.fluid or model.bodies.layout.compensated or model.tendons.layout.force_limited.any()
     return bool(others and not odd)
 
@@ -70,7 +74,7 @@ def force_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array)
         spring = spring + (moment.T * per_length) @ moment + (moment.T * per_velocity) @ of_strings.bent
         spring = spring + force_slopes_of_strings(model, kin, force)
         damper = damper + (moment.T * per_velocity) @ moment
-    if model.nu and "actuation" not in disabled:
+    if model.actuators.layout.count and "actuation" not in disabled:
         moment, force, (per_length, per_velocity, *signal) = _actuator_slopes(model, kin, q, v, act, ctrl, 0)
         stuck = saturated(model, force @ moment)  # joints at their limit feel nothing of actuators
         felt = jnp.where(stuck, 0.0, moment)
@@ -81,7 +85,7 @@ def force_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array)
             spring = spring + (felt.T * per_length) @ moment + (felt.T * per_velocity) @ bent
             spring = spring + jnp.where(stuck[:, None], 0.0, of_strings.turning(model, force))
             damper = damper + (felt.T * per_velocity) @ moment
-        per_act, per_ctrl = _of_signal(model, felt, *signal)
+        per_act, per_ctrl = _of_signal(felt, *signal)
     return ForceSlopes(spring, damper, per_act, per_ctrl)
 
 
@@ -102,7 +106,7 @@ def force_pull(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, w
         moment, moved = strings.lengths.moment, strings.lengths.moment @ w
         along_q = along_q + (moved * per_length) @ moment + (moved * per_velocity) @ strings.bent + force @ bent
         along_v = along_v + (moved * per_velocity) @ moment
-    if not model.nu or "actuation" in disabled:
+    if not model.actuators.layout.count or "actuation" in disabled:
         return ForceSlopes(along_q, along_v, jnp.zeros_like(act), jnp.zeros_like(ctrl))
     moment, force, (per_length, per_velocity, per_act, per_ctrl) = _actuator_slopes(model, kin, q, v, act, ctrl, 0)
     if joints.layout.force_limited.any():
@@ -111,9 +115,7 @@ def force_pull(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, w
     moved, of_actuators = moment @ w, partial(strings.of_actuators, model)
     along_q = along_q + (moved * per_length) @ moment + (moved * per_velocity) @ of_actuators(strings.bent)
     along_q = along_q + force @ of_actuators(bent)
-    own = model.actuators.layout.act[:, None] == np.arange(model.na)
-    along_act = (moved * per_act) @ own.astype(v.dtype)
-    return ForceSlopes(along_q, along_v + (moved * per_velocity) @ moment, along_act, moved * per_ctrl)
+    return ForceSlopes(along_q, along_v + (moved * per_velocity) @ moment, moved @ per_act, moved @ per_ctrl)
 
 
 class _Strings(NamedTuple):
@@ -156,10 +158,10 @@ def damping_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Arra
     `forces.actuation` has D: nothing of actuators of joints at their limit.
     """
     still, per_act, per_ctrl = (jnp.zeros((model.nv, n), e.dtype) for n in (model.nv, model.na, model.nu))
-    if model.nu and "actuation" not in model.options.layout.disabled:
+    if model.actuators.layout.count and "actuation" not in model.options.layout.disabled:
         moment, force, (_, _, *signal) = _actuator_slopes(model, kin, q, v, act, ctrl, 1)
         moment = jnp.where(saturated(model, force @ moment), 0.0, moment)
-        per_act, per_ctrl = _of_signal(model, moment**2 * e, *signal)
+        per_act, per_ctrl = _of_signal(moment**2 * e, *signal)
     return ForceSlopes(still, still, per_act, per_ctrl)
 
 
@@ -176,22 +178,34 @@ def _spring_slope(model: Model, q: Array) -> Array:
 
 
 def _actuator_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, which: int):
-    """Moment (nu, nv) and force (nu,) of actuators of joints, and slopes of the force (which = 0), or of its own slope
-    in velocity (1), in each actuator's length, velocity, activation and control (nu,).
+    """Moment (n, nv) and force (n,) of actuators of joints and tendons, of which each looks at what is its own alone,
+    and slopes of the force (which = 0), or of its own slope in velocity (1), in each actuator's length and velocity
+    (n,), in activations (n, na) and in controls (n, nu).
     """
     length, moment = transmission(model, kin, q)
-    values = length, moment @ v, act, ctrl
-    partials = []
-    for k, value in enumerate(values):
-        along = tuple(jnp.ones_like(x) if i == k else jnp.zeros_like(x) for i, x in enumerate(values))
-        if value.size:
-            partials.append(jax.jvp(lambda *x: actuator_force(model, *x)[which], values, along)[1])
-        else:
-            partials.append(jnp.zeros(model.nu, v.dtype))
+    arrived, layout = arriving(model, act, ctrl), model.actuators.layout
+    values = length, moment @ v, present(model, act), arrived
+
+    def change(k: int, direction: Array | np.ndarray) -> Array:
+        along = tuple(jnp.asarray(direction, x.dtype) if i == k else jnp.zeros_like(x) for i, x in enumerate(values))
+        return jax.jvp(lambda *x: actuator_force(model, *x)[which], values, along)[1]
+
+    def in_each(k: int, owner: np.ndarray) -> Array:
+        """Of several that one actuator has, one after the other; all actuators at once."""
+        own = owner == np.arange(layout.count)[:, None]
+        place = np.where(own, np.cumsum(own, 1), 0).max(0, initial=0)
+        out = jnp.zeros(own.shape, v.dtype)
+        for p in range(1, place.max(initial=0) + 1):
+            out = out + jnp.where(own & (place == p), change(k, place == p)[:, None], 0.0)
+        return out
+
+    ones = np.ones(layout.count)
+    late, given = late_slopes(model, in_each(3, layout.commanded))
+    signal = jnp.concatenate([in_each(2, layout.owner), late], 1), given
+    partials = change(0, ones), change(1, ones), *signal
     return moment, actuator_force(model, *values)[0], partials
 
 
-def _of_signal(model: Model, moment: Array, per_act: Array, per_ctrl: Array) -> tuple[Array, Array]:
+def _of_signal(moment: Array, per_act: Array, per_ctrl: Array) -> tuple[Array, Array]:
     """Slopes of momentᵀ force in activation (nv, na) and control (nv, nu)."""
-    own = model.actuators.layout.act[:, None] == np.arange(model.na)
-    return (moment.T * per_act) @ own.astype(moment.dtype), moment.T * per_ctrl
+    return moment.T @ per_act, moment.T @ per_ctrl

@@ -16,12 +16,14 @@ from ukemi.model.tree import BALL, FREE
 
 
 def transmission(model: Model, kin: Kinematics, q: Array, grips: Array | None = None) -> tuple[Array, Array]:
-    """Length (nu,) and moment (nu, nv) of every actuator; grips: moments of those that grip, else nothing touches."""
+    """Length (nout,) and moment (nout, nv) of every output of an actuator; grips: moments of those that grip, else
+    nothing touches.
+    """
     layout, tree = model.actuators.layout, model.tree
     kinds = np.array(layout.transmission)
     of_joint = at_joints(layout)
     target = np.maximum(turned_joint(layout), 0)
-    joint_type = tree.joint_type[target] if tree.nj else np.zeros(model.nu, int)
+    joint_type = tree.joint_type[target] if tree.nj else np.zeros(layout.count, int)
     classes = [
         (_scalar_transmission, of_joint & (joint_type != FREE) & (joint_type != BALL)),
         (_ball_transmission, of_joint & (joint_type == BALL)),
@@ -36,12 +38,18 @@ def transmission(model: Model, kin: Kinematics, q: Array, grips: Array | None = 
     if len(index):
         rows = jnp.zeros((len(index), model.nv), q.dtype) if grips is None else grips
         parts.append((jnp.zeros(len(index), q.dtype), rows))
-        order.append(index)
+        order.append(layout.output[index])
     for function, mask in classes:
         index = np.nonzero(mask)[0]
         if len(index):
             parts.append(function(model, kin, q, index))
-            order.append(index)
+            order.append(layout.output[index])
+    for function, mask in ((_ball_orientation, layout.target[:, 1] < 0), (_site_orientation, layout.target[:, 1] >= 0)):
+        index = np.nonzero((kinds == "so3") & mask)[0]
+        if len(index):
+            length, moment = function(model, kin, q, index)
+            parts.append((length.reshape(-1), moment.reshape(-1, model.nv)))
+            order.append((layout.output[index][:, None] + np.arange(3)).ravel())
     back = np.argsort(np.concatenate(order))
     length, moment = (jnp.concatenate(part) for part in zip(*parts, strict=True))
     return (length, moment) if (back == np.arange(len(back))).all() else (length[back], moment[back])
@@ -75,7 +83,7 @@ def turned_joint(layout: ActuatorLayout) -> np.ndarray:
 def acts_on_joints(model: Model, which: np.ndarray | None = None) -> bool:
     """Whether all actuators, or those of `which` (nu,), drive hinges or slides, whose moments are constant."""
     layout = model.actuators.layout
-    which = np.ones(model.nu, bool) if which is None else which
+    which = np.ones(layout.count, bool) if which is None else which
     if not at_joints(layout)[which].all():
         return False
     return not which.any() or not np.isin(model.tree.joint_type[layout.target[which, 0]], (FREE, BALL)).any()
@@ -146,6 +154,29 @@ def _relative_transmission(model: Model, kin: Kinematics, q: Array, index: np.nd
     J = point_jacobian(model.tree, kin, body[site], pos[site]) - point_jacobian(model.tree, kin, body[base], pos[base])
     moment = jnp.einsum("nkv,nk->nv", jnp.where(shared, 0.0, J), wrench)
     return (apart * gear[:, :3]).sum(-1) + (angle * gear[:, 3:]).sum(-1), moment
+
+
+def _ball_orientation(model: Model, kin, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+    """Rotation vectors (n, 3) of ball joints, and their turning (n, 3, nv) in axes that turn with them."""
+    tree, joint = model.tree, model.actuators.layout.target[index, 0]
+    quat = spatial.quat_normalize(q[tree.joint_qpos[joint][:, None] + np.arange(4)])
+    dof = tree.joint_dof[joint][:, None] + np.arange(3)
+    return spatial.quat_log(quat), jnp.asarray(np.arange(model.nv) == dof[..., None], q.dtype)
+
+
+def _site_orientation(model: Model, kin: Kinematics, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+    """The same of sites seen from reference sites, in the axes of the former."""
+    site, base = model.actuators.layout.target[index].T
+    _, quat = site_frames(model, kin)
+    moves = model.tree.moves[model.sites.layout.body]
+    alone = moves[site].astype(int) - moves[base]  # what moves both turns nothing
+    turning = kin.S[:, :3] * alone[:, :, None]
+    return spatial.quat_sub(quat[site], quat[base]), _seen(quat[site], turning)
+
+
+def _seen(quat: Array, vectors: Array) -> Array:
+    """Vectors (n, k, 3) in the axes of unit quaternions (n, 4), as columns (n, 3, k)."""
+    return jnp.swapaxes(spatial.rotate(spatial.quat_conj(quat)[:, None], vectors), 1, 2)
 
 
 def _crank_transmission(model: Model, kin: Kinematics, q: Array, index: np.ndarray) -> tuple[Array, Array]:

@@ -74,7 +74,7 @@ def chord_energy(model: Model, state: State) -> Energy:
     moving = 0.5 * (spatial.compose(rate, local_inertias(model)) * rate).sum()
     rotors = 0.5 * state.v @ rotor_inertia(model, kin) @ state.v
     q = integrate(model.tree, state.q, state.v, -model.options.timestep)
-    ends = potential_energy(model, kin, state.q) + potential_energy(model, earlier, q)
+    ends = potential_energy(model, kin, state.q, state.act) + potential_energy(model, earlier, q, state.act)
     return Energy(moving + rotors, 0.5 * ends)
 
 

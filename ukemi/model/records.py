@@ -16,10 +16,12 @@ from jaxtyping import Float, Int32
 
 from ukemi import values
 from ukemi.model.actuators import Actuators
+from ukemi.model.delays import Delays
 from ukemi.model.heights import Heights
 from ukemi.model.hulls import Hulls
 from ukemi.model.looks import Looks
 from ukemi.model.sensing import Sensors
+from ukemi.model.servos import Servos
 from ukemi.model.tendons import Tendons
 from ukemi.model.tree import Static, Tree
 
@@ -58,6 +60,7 @@ class Joints(eqx.Module):
     qpos_spring: Float[Array, " nq"]  # configuration in which springs are at rest
     stiffness: Float[Array, " nj"]  # [N/m] or [N m/rad]
     stiffness_poly: Float[Array, "nj 2"]  # and what it grows by, per stretch and per stretch squared
+    springyield: Float[Array, " nj"]  # stretch that a spring bears which yields [m] or [rad]
     damping: Float[Array, " nv"]  # [N s/m] or [N m s/rad]
     damping_poly: Float[Array, "nv 2"]  # and what it grows by, per speed and per speed squared
     armature: Float[Array, " nv"]  # reflected inertia [kg] or [kg m²]
@@ -84,6 +87,7 @@ class JointLayout(Static):
     springs: bool
     turning_springs: bool  # springs of rotations: of ball and free joints
     stiffening: bool  # some stiffness grows with stretch
+    plastic: np.ndarray  # (nq,) place of each coordinate of rest among what yields, -1 of springs that do not
     damped: bool
     thickening: bool  # some damping grows with speed
     slowed: bool  # some joint damps, without which Euler takes no damping implicitly, as MuJoCo
@@ -289,6 +293,8 @@ class Model(eqx.Module):
     equalities: Equalities
     tendons: Tendons
     actuators: Actuators
+    servos: Servos
+    delays: Delays
     options: Options
     keyframes: Keyframes
     sensors: Sensors
@@ -308,12 +314,17 @@ class Model(eqx.Module):
     @property
     def nu(self) -> int:
         """Number of controls."""
-        return len(self.actuators.layout.names)
+        return len(self.actuators.layout.ctrl_limited)
 
     @property
     def na(self) -> int:
-        """Number of activation states."""
-        return int((self.actuators.layout.act >= 0).sum())
+        """Number of activation states, past controls that are to act yet and rests of plastic springs among them."""
+        return len(self.actuators.layout.owner) + self.delays.layout.size + self.nplastic
+
+    @property
+    def nplastic(self) -> int:
+        """Number of coordinates and lengths where springs rest that yield."""
+        return int((self.joints.layout.plastic >= 0).sum() + (self.tendons.layout.plastic >= 0).sum())
 
     @property
     def nmocap(self) -> int:
@@ -337,7 +348,7 @@ class State(eqx.Module):
 
     q: Float[Array, " nq"]  # positions; quaternions w x y z
     v: Float[Array, " nv"]  # velocities; a free joint's linear part in the world, angular part in the body
-    act: Float[Array, " na"]  # activations
+    act: Float[Array, " na"]  # activations, past controls of actuators with a delay, rests of springs that yield
     time: Float[Array, ""]  # [s]
     status: Int32[Array, ""]  # bit mask of failures, accumulates
     cache: Cache
@@ -346,7 +357,7 @@ class State(eqx.Module):
 class Input(eqx.Module):
     """What acts on the robot when more than controls do; a field left out is zero (poses: as in the file)."""
 
-    ctrl: Float[Array, " nu"] | None = None  # controls, one per actuator
+    ctrl: Float[Array, " nu"] | None = None  # controls; most actuators have one
     qfrc: Float[Array, " nv"] | None = None  # generalised force [N] or [N m]
     xfrc: Float[Array, "nb 6"] | None = None  # force [N], then torque [N m], at each centre of mass, world axes
     mocap_pos: Float[Array, "nm 3"] | None = None  # [m]

@@ -16,6 +16,7 @@ class Tendons(eqx.Module):
     stiffness: Float[Array, " nt"]  # [N/m]
     stiffness_poly: Float[Array, "nt 2"]  # and what it grows by, per stretch and per stretch squared
     spring: Float[Array, "nt 2"]  # lengths between which the spring is at rest [m]
+    springyield: Float[Array, " nt"]  # stretch that a spring bears which yields [m]
     damping: Float[Array, " nt"]  # [N s/m]
     damping_poly: Float[Array, "nt 2"]  # and what it grows by, per speed and per speed squared
     armature: Float[Array, " nt"]  # inertia along the tendon [kg]
@@ -44,6 +45,7 @@ class TendonLayout(Static):
     force_limited: np.ndarray  # (nt,) bool: actuator_range applies
     dry: np.ndarray  # tendons with friction loss
     springs: bool
+    plastic: np.ndarray  # (nt, 2) place of each of `spring` among what yields, -1 of springs that do not
     damped: bool
     heavy: bool  # some have armature
     width: np.ndarray  # (nt,) for pictures only [m]

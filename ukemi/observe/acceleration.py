@@ -41,9 +41,9 @@ def torque(scene: Scene, rows: np.ndarray) -> Array:
     return spatial.apply(at.mat.mT, held[:, :3] - spatial.cross(at.pos, held[:, 3:]))
 
 
-def actuator_force(scene: Scene, rows: np.ndarray) -> Array:
+def actuator_force(scene: Scene, rows: np.ndarray) -> list[Array]:
     """Force of an actuator."""
-    return scene.actuation.force[scene.layout.index[rows]][:, None]
+    return scene.of_outputs(rows, scene.actuation.force)
 
 
 def joint_actuator_force(scene: Scene, rows: np.ndarray) -> Array:
@@ -58,5 +58,6 @@ def limit_force(kind: RowKind):
 
 def tendon_actuator_force(scene: Scene, rows: np.ndarray) -> Array:
     """Force of all actuators on a tendon."""
-    pulled = pulled_tendon(scene.model.actuators.layout)
-    return jnp.where(pulled == scene.layout.index[rows][:, None], scene.actuation.force, 0.0).sum(1, keepdims=True)
+    layout = scene.model.actuators.layout
+    own = pulled_tendon(layout) == scene.layout.index[rows][:, None]
+    return jnp.where(own, scene.actuation.force[layout.output], 0.0).sum(1, keepdims=True)

@@ -39,9 +39,9 @@ def tendon_position(scene: Scene, rows: np.ndarray) -> Array:
     return scene.tendons.length[scene.layout.index[rows]][:, None]
 
 
-def actuator_position(scene: Scene, rows: np.ndarray) -> Array:
+def actuator_position(scene: Scene, rows: np.ndarray) -> list[Array]:
     """Length of an actuator's transmission."""
-    return scene.actuation.length[scene.layout.index[rows]][:, None]
+    return scene.of_outputs(rows, scene.actuation.length)
 
 
 def frame_position(scene: Scene, rows: np.ndarray) -> Array:
@@ -97,7 +97,7 @@ def inside_site(scene: Scene, rows: np.ndarray) -> list[Array]:
 
 def energy_of_position(scene: Scene, rows: np.ndarray) -> Array:
     """Potential energy of gravity and joint springs."""
-    one = potential_energy(scene.model, scene.kin, scene.state.q)
+    one = potential_energy(scene.model, scene.kin, scene.state.q, scene.state.act)
     return jnp.broadcast_to(one, (len(rows), 1))
 
 

@@ -133,10 +133,16 @@ class Scene:
     def actuation(self) -> Actuation:
         """What the actuators do."""
         model, state = self.model, self.state
-        held, ctrl, grip = passive(model, self.kin, state.q, state.v).held, cast(Array, self.inputs.ctrl), None
+        held = passive(model, self.kin, state.q, state.v, state.act).held
+        ctrl, grip = cast(Array, self.inputs.ctrl), None
         if gripping(model.actuators.layout).any():
             grip = grips(model, self.kin, detect(model, self.kin))
         return actuation(model, self.kin, state.q, state.v, state.act, ctrl, held, grip)
+
+    def of_outputs(self, rows: np.ndarray, values: Array) -> list[Array]:
+        """What sensors `rows` of actuators read of values (nout,): those of one have several outputs."""
+        first = self.model.actuators.layout.output[self.layout.index[rows]]
+        return [values[k : k + n] for k, n in zip(first.tolist(), self.layout.dim[rows].tolist(), strict=True)]
 
     # ---- acceleration ---------------------------------------------------------------------------------------------
 

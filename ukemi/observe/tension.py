@@ -8,6 +8,7 @@ from ukemi.constraints.block import nearer_end
 from ukemi.constraints.equalities import quartic, rows_of
 from ukemi.constraints.tendons import TENDON_COUPLINGS, TENDON_DRY_FRICTION, TENDON_LIMITS
 from ukemi.maths.gathers import mix
+from ukemi.mechanics.plasticity import at_rest
 from ukemi.mechanics.tendons.springs import is_elastic, tendon_pull
 from ukemi.mechanics.transmissions import pulled_tendon
 from ukemi.observe.scene import Scene
@@ -19,9 +20,11 @@ def tensions(scene: Scene) -> Array:
     count = np.arange(len(length))[:, None]
     total = jnp.zeros_like(length)
     if is_elastic(model):
-        total += tendon_pull(model, length, moment @ scene.state.v)
-    if model.nu:
-        total += mix(count == pulled_tendon(model.actuators.layout), model.actuators.gear[:, 0] * scene.actuation.force)
+        total += tendon_pull(at_rest(model, scene.state.act), length, moment @ scene.state.v)
+    layout = model.actuators.layout
+    if layout.count:
+        pulled = model.actuators.gear[:, 0] * scene.actuation.force[layout.output]
+        total += mix(count == pulled_tendon(layout), pulled)
     dry = scene.force_of(TENDON_DRY_FRICTION.name)
     if len(dry):
         total += mix(count == model.tendons.layout.dry, dry)

@@ -44,9 +44,9 @@ def tendon_velocity(scene: Scene, rows: np.ndarray) -> Array:
     return (scene.tendons.moment @ scene.state.v)[scene.layout.index[rows]][:, None]
 
 
-def actuator_velocity(scene: Scene, rows: np.ndarray) -> Array:
+def actuator_velocity(scene: Scene, rows: np.ndarray) -> list[Array]:
     """Rate of the length of an actuator's transmission."""
-    return scene.actuation.velocity[scene.layout.index[rows]][:, None]
+    return scene.of_outputs(rows, scene.actuation.velocity)
 
 
 def frame_linear(scene: Scene, rows: np.ndarray) -> Array:

@@ -19,6 +19,7 @@ from ukemi.laws.memory import blank_cache
 from ukemi.laws.method import Method
 from ukemi.laws.soft.law import Soft
 from ukemi.mechanics.energy import Energy, Momentum
+from ukemi.mechanics.plasticity import first_rests
 from ukemi.model.checks import check_model
 from ukemi.model.records import Input, Model, State, as_input
 
@@ -38,7 +39,7 @@ def initial_state(model: Model, keyframe: str | int | None = None, *, q=None, v=
     base = {
         "q": model.joints.qpos0,
         "v": jnp.zeros(model.nv, dtype),
-        "act": jnp.zeros(model.na, dtype),
+        "act": jnp.concatenate([jnp.zeros(model.na - model.nplastic, dtype), first_rests(model)]),
         "time": jnp.zeros((), dtype),
     }
     if keyframe is not None:

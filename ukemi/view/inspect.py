@@ -70,7 +70,7 @@ def _numbers(values) -> str:
 
 
 def _overview(m: mujoco.MjModel, title: str) -> str:
-    counts = {"body": m.nbody - 1, "joint": m.njnt, "actuator": m.nu, "geom": m.ngeom, "equality": m.neq}
+    counts = {"body": m.nbody - 1, "joint": m.njnt, "actuator": m.nactuator, "geom": m.ngeom, "equality": m.neq}
     plural = {"body": "bodies", "equality": "equalities"}
     words = [
         f"{n} {kind if n == 1 else plural.get(kind, kind + 's')}"
@@ -107,22 +107,30 @@ def _joint(m: mujoco.MjModel, j: int) -> tuple[str, str, str, str]:
         span = _span(np.rad2deg(m.jnt_range[j])) + " °" if kind in ("hinge", "ball") else _span(m.jnt_range[j]) + " m"
     details = {
         "stiffness": m.jnt_stiffness[j], "damping": m.dof_damping[dof],
-        "armature": m.dof_armature[dof], "friction loss": m.dof_frictionloss[dof],
+        "armature": m.dof_armature[dof], "friction loss": m.dof_frictionloss[dof], "yields at": m.jnt_springyield[j],
     }  # fmt: skip
     text = ", ".join(f"{word} {value:.4g}" for word, value in details.items() if value)
     return _name(m, "joint", j), kind, span, text
 
 
 def _actuators(m: mujoco.MjModel) -> list[tuple]:
-    # Since actuators may have several controls, elements are counted by their names and not by nu.
     rows = []
-    for i in range(getattr(m, "nactuator", m.nu)):
-        gear = m.actuator_gear[i]
+    for i in range(m.nactuator):
+        gear = m.actuator_gear[m.actuator_outadr[i]]
         gear = _numbers(gear[:1] if not gear[1:].any() else gear)
-        control = _span(m.actuator_ctrlrange[i]) if m.actuator_ctrllimited[i] else "unlimited"
+        control = ", ".join(_controls(m, i)) or "none"
         force = _span(m.actuator_forcerange[i]) if m.actuator_forcelimited[i] else "unlimited"
-        rows.append((_name(m, "actuator", i), _actuator_kind(m, i), _target(m, i), gear, control, force))
+        kind = _actuator_kind(m, i) + (f", {m.actuator_delay[i]:.4g} s late" if m.actuator_delay[i] else "")
+        rows.append((_name(m, "actuator", i), kind, _target(m, i), gear, control, force))
     return rows
+
+
+def _controls(m: mujoco.MjModel, i: int) -> list[str]:
+    """Each control of an actuator, by its name where it has several: within what it is held."""
+    first, number = m.actuator_ctrladr[i], m.actuator_ctrlnum[i]
+    spans = [_span(m.actuator_ctrlrange[k]) if m.actuator_ctrllimited[k] else "unlimited"
+             for k in range(first, first + number)]  # fmt: skip
+    return spans if number == 1 else [f"{mujoco.mj_actuatorInputName(m, i, k)} {span}" for k, span in enumerate(spans)]
 
 
 def _actuator_kind(m: mujoco.MjModel, i: int) -> str:
@@ -130,6 +138,11 @@ def _actuator_kind(m: mujoco.MjModel, i: int) -> str:
     gain, bias = m.actuator_gainprm[i], m.actuator_biasprm[i]
     dynamics = _word(mujoco.mjtDyn, m.actuator_dyntype[i])
     gain_type, bias_type = _word(mujoco.mjtGain, m.actuator_gaintype[i]), _word(mujoco.mjtBias, m.actuator_biastype[i])
+    if gain_type in ("pid", "dcmotor"):
+        return _servo_kind(m, i)
+    if gain_type == "so3":
+        kind = f"orientation kp {gain[0]:.4g}" + (f" kv {-bias[2]:.4g}" if bias[2] else "")
+        return kind if dynamics == "none" else f"{kind}, {dynamics}"
     if gain_type == "fixed" and bias_type == "none":
         kind = "motor" if gain[0] == 1 else f"motor × {gain[0]:.4g}"
     elif gain_type == "fixed" and bias_type == "affine" and gain[0] == -bias[1] and bias[0] == 0:
@@ -141,8 +154,24 @@ def _actuator_kind(m: mujoco.MjModel, i: int) -> str:
     return kind if dynamics == "none" else f"{kind}, {dynamics}"
 
 
+def _servo_kind(m: mujoco.MjModel, i: int) -> str:
+    """A PID controller or a DC motor, with its gains and what it has beside them."""
+    gain, bias, dynamics = m.actuator_gainprm[i], m.actuator_biasprm[i], m.actuator_dynprm[i]
+    if _word(mujoco.mjtGain, m.actuator_gaintype[i]) == "pid":
+        kind, gains, has = "pid", (-bias[1], gain[0], -bias[2]), {"slew": dynamics[1], "integral": gain[0]}
+    else:
+        kind, gains = f"dcmotor R {gain[0]:.4g} K {gain[1]:.4g}", (gain[4], gain[5], gain[6])
+        has = {"slew": dynamics[7], "integral": gain[5], "temperature": dynamics[2], "friction": dynamics[5]}
+        has |= {"current": dynamics[0], "cogging": bias[0]}
+    words = [f"{word} {value:.4g}" for word, value in zip(("kp", "ki", "kd"), gains, strict=True) if value]
+    parts = [word for word, value in has.items() if value]
+    return ", ".join([" ".join([kind, *words]), *parts])
+
+
 def _target(m: mujoco.MjModel, i: int) -> str:
     kind = _word(mujoco.mjtTrn, m.actuator_trntype[i])
+    if kind == "so3":
+        kind = "joint" if m.actuator_trnid[i, 1] < 0 else "site"
     objects = {"joint": "joint", "jointinparent": "joint", "site": "site", "tendon": "tendon", "body": "body"}
     if kind not in objects:
         return kind

@@ -8,7 +8,7 @@ search for step sizes are the accepted steps alone: they are taken again as shar
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import diffrax
 import equinox as eqx
@@ -33,7 +33,10 @@ from ukemi.laws.method import Loads, Method, columns, rows
 from ukemi.laws.soft.law import Motion, Soft
 from ukemi.maths import spatial
 from ukemi.maths.gathers import pick
-from ukemi.mechanics.forces import clamp_activation
+from ukemi.mechanics.activations import clamp_activation
+from ukemi.mechanics.delays import joined, past, present, remembered
+from ukemi.mechanics.kinematics import of_state
+from ukemi.mechanics.plasticity import rests, settled, yields
 from ukemi.model.records import Input, Model, State
 from ukemi.status import Status
 from ukemi.xla.batches import one_by_one
@@ -155,10 +158,20 @@ class Adaptive(Method):
 
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
-        return self._advance(model, state, inputs, model.options.timestep)
+        after = self._advance(model, state, inputs, model.options.timestep)
+        if not (model.delays.layout.size or yields(model)):
+            return after
+        given = remembered(model, state.act, cast(Array, inputs.ctrl))
+        rest = settled(model, rests(model, state.act), of_state(model, state, inputs), state.q, after.q)
+        return dataclasses.replace(after, act=joined(present(model, after.act), given, rest))
 
     def check_times(self, model: Model, steps: int) -> None:
         """Refuse times that a rollout of so many steps does not reach, where they are known."""
+        if self.saveat is not None and (model.delays.layout.size or yields(model)):
+            raise InputError(
+                f"Adaptive(saveat=...): '{model.name}' has controls that arrive late or springs that yield, which "
+                "states know at the ends of time steps alone; leave out saveat."
+            )
         end = steps * model.options.timestep
         if self.saveat is None or isinstance(self.saveat, Tracer) or isinstance(end, Tracer):
             return
@@ -355,7 +368,8 @@ def _settled(model: Model, x: Array) -> Array:
         unit = spatial.quat_normalize(pick(q, tree.quat_qpos))
         order = np.argsort(np.concatenate([tree.linear_qpos, tree.quat_qpos.ravel()]))
         q = pick(jnp.concatenate([pick(q, tree.linear_qpos), unit.ravel()]), order)
-    return _join(q, v, clamp_activation(model, act))
+    held = clamp_activation(model, present(model, act))
+    return _join(q, v, joined(held, past(model, act), rests(model, act)))
 
 
 def _memory(warm: Array) -> Memory:

@@ -33,11 +33,12 @@ from ukemi.laws.conic.slopes import jacobian
 from ukemi.laws.conic.unknowns import Known, Path, Point
 from ukemi.laws.here import Here, here_at
 from ukemi.laws.here_slopes import columns_of
-from ukemi.laws.integrators import Moved, advance_slopes, moved_activation, wraps
+from ukemi.laws.integrators import Moved, advance_slopes, moved_activation
 from ukemi.laws.memory import remember
 from ukemi.laws.method import Loads, Method, columns
 from ukemi.laws.momentum import free_motion
 from ukemi.mechanics.kinematics import integrate, integrate_slopes, of_state
+from ukemi.mechanics.plasticity import yields
 from ukemi.model.records import Input, Model, State, as_input
 from ukemi.status import Status
 from ukemi.xla.stages import compact
@@ -112,7 +113,7 @@ class Conic(Method):
 
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
-        if not self.mechanics.dense or wraps(model):
+        if not self.mechanics.dense or yields(model):
             return columns(self.step, model, state, inputs)
         here, guide = self.start(model, state, inputs)
         path = self.path(here.v.dtype)
@@ -267,7 +268,7 @@ class Conic(Method):
 
         def move(model, state, here, inputs, v):
             q = integrate(model.tree, state.q, v, model.options.timestep)
-            return Moved(q, v, moved_activation(model, state, here.kin, inputs))
+            return Moved(q, v, moved_activation(model, state, here.kin, inputs, q))
 
         moved, kinds = compact(move)(model, state, here, inputs, v), self._kinds(model)
         if kinds.hold:

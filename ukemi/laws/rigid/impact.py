@@ -65,7 +65,7 @@ class Impact(Method):
         start = _Flight(state.q, z.v, model.options.timestep, jnp.zeros((), jnp.int32), rounds, solved)
         end = _fly(self.impacts, model, inputs, start)
         q, placed = _placed(model, inputs, end.q)
-        act = moved_activation(model, state, here.kin, inputs)
+        act = moved_activation(model, state, here.kin, inputs, q)
         failed = {**unsound(here.contacts), Status.TOO_MANY_IMPACTS: end.left > 0}
         sides, facts = Sides(here.contacts.names, z.side), (end.rounds, end.solved & placed)
         return arrive_with(model, state, Moved(q, end.v, act), sides, facts, failed)

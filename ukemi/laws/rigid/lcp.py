@@ -17,7 +17,7 @@ from ukemi.implicit.rule import dense, straight_through, without_derivative
 from ukemi.laws.arrival import arrive
 from ukemi.laws.conic.relaxed import relaxed
 from ukemi.laws.here import Here, here_at
-from ukemi.laws.integrators import Moved, advance_slopes, moved_activation, wraps
+from ukemi.laws.integrators import Moved, advance_slopes, moved_activation
 from ukemi.laws.memory import remember
 from ukemi.laws.method import Loads, Method, columns
 from ukemi.laws.rigid import boxes, derivative
@@ -25,6 +25,7 @@ from ukemi.laws.rigid.conditions import STEP, Stepping
 from ukemi.laws.rigid.impulses import Impulses
 from ukemi.laws.rigid.memory import NAME, Sides, recalled
 from ukemi.mechanics.kinematics import Kinematics, integrate, of_state
+from ukemi.mechanics.plasticity import yields
 from ukemi.model.records import Input, Model, State
 from ukemi.status import Status
 from ukemi.xla.stages import compact
@@ -83,7 +84,7 @@ class LCP(Method):
                 "uk.ComplementarityAware() is a rule of reverse mode: which contacts count depends on the loss, so "
                 "that there is no Jacobian. Use jax.grad or jax.vjp, or another rule for uk.linearize."
             )
-        if wraps(model) or isinstance(self.gradient, rules.CentralPath):
+        if yields(model) or isinstance(self.gradient, rules.CentralPath):
             return columns(self.step, model, state, inputs)
         here, h = self.here(model, state, inputs), model.options.timestep
         z, facts = self.impulses(here, state)
@@ -135,7 +136,7 @@ class LCP(Method):
     def _moved(self, model: Model, state: State, kin: Kinematics, inputs: Input, z: Impulses) -> Moved:
         h = model.options.timestep
         q = integrate(model.tree, state.q, self._rate(state.v, z, h), h)
-        return Moved(q, z.v, moved_activation(model, state, kin, inputs))
+        return Moved(q, z.v, moved_activation(model, state, kin, inputs, q))
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts, and their mean forces (nc, dim) over the step in the contacts' frames."""

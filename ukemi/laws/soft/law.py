@@ -23,7 +23,6 @@ from ukemi.laws.integrators import (
     advance,
     advance_slopes,
     runge_kutta,
-    wraps,
 )
 from ukemi.laws.memory import remember
 from ukemi.laws.method import Loads, Method, columns
@@ -35,6 +34,7 @@ from ukemi.mechanics.dynamics import Smooth, motion_force, smooth
 from ukemi.mechanics.forces import Actuation, Passive, passive
 from ukemi.mechanics.forces import applied as applied_wrenches
 from ukemi.mechanics.kinematics import Kinematics, velocities
+from ukemi.mechanics.plasticity import yields
 from ukemi.model.records import Input, Model, State
 from ukemi.status import Status
 
@@ -112,7 +112,7 @@ class Soft(Method):
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
         integrator = self._integrator(model)
-        if integrator.stages > 1 or wraps(model) or sweeps(model):
+        if integrator.stages > 1 or sweeps(model) or yields(model):
             return columns(self.step, model, state, inputs)
         here = here_of(model, state, inputs)
         implicit = integrator.implicit(model)
@@ -218,7 +218,7 @@ class Soft(Method):
     def inverse(self, model: Model, state: State, acceleration: Array, inputs: Input) -> Array:
         """Generalised force (nv,) that yields the acceleration: everything but passive and constraint forces."""
         here = here_of(model, state, inputs)
-        rest = passive(model, here.kin, state.q, state.v)
+        rest = passive(model, here.kin, state.q, state.v, state.act)
         inertial = motion_force(model, here.kin, acceleration, velocities(model.tree, here.kin.S, state.v))
         return inertial - rest.qfrc - rest.held - self._constraint(here, acceleration)[1]
 
