@@ -8,6 +8,16 @@ import ukemi as uk
 from ukemi.files.source import read
 
 
+def on_floor(source: str) -> mujoco.MjModel:
+    """A robot file or built-in model, on a floor if it has none."""
+    m = read(source)
+    if (m.geom_type == mujoco.mjtGeom.mjGEOM_PLANE).any():
+        return m
+    spec = mujoco.MjSpec.from_file(source)
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[10, 10, 0.1])
+    return spec.compile()
+
+
 @dataclasses.dataclass(frozen=True)
 class Workload:
     """A robot and the ratio to MuJoCo that is promised for it."""

@@ -14,6 +14,7 @@ from ukemi.laws.rigid import boxes
 from ukemi.laws.rigid import solve as rigid
 from ukemi.laws.rigid.attempt import attempt
 from ukemi.laws.rigid.dantzig import dantzig
+from ukemi.laws.rigid.interior import sides_from_inside
 from ukemi.laws.rigid.live_rows import live_rows, on_rows
 
 EXACT = 1e-10
@@ -56,7 +57,7 @@ def draw(rng, contacts: int):
 
 @jax.jit
 def solve(problems: Problems):
-    """Forces by the solver of a step, whether it says that they solve, and the sides that Dantzig alone finds."""
+    """Forces by the solver of a step, whether it says that they solve, and whether pivots and the path alone do."""
 
     def one(given):
         A, b, mu, on, _ = given
@@ -64,8 +65,9 @@ def solve(problems: Problems):
         guess = jnp.where(OWN.push & (p.b >= 0), boxes.LOW, boxes.CLAMPED).astype(jnp.int8)
         found = rigid.solve(p, OWN, guess)
         f = found.f * p.scale
-        alone = attempt(p, OWN, dantzig(p, OWN, jnp.ones((), bool))[0], 1)
-        return f, found.solved, alone.solved
+        pivots = attempt(p, OWN, dantzig(p, OWN, jnp.ones((), bool))[0], 1)
+        path = attempt(p, OWN, sides_from_inside(p, OWN, jnp.ones((), bool))[0], rigid.ROUNDS)
+        return f, found.solved, pivots.solved, path.solved
 
     return jax.lax.map(one, jax.tree.map(jnp.asarray, problems))
 
@@ -99,15 +101,15 @@ def has_solution(A, b, mu, contacts: int) -> bool:
 
 
 def test_every_problem_that_has_a_solution_is_solved(problems):
-    f, solved, alone = solve(problems)
+    f, solved, pivots, path = solve(problems)
     wrong = residuals(problems, f)
     contacts = problems.on.sum(1) // 3
     assert (problems.free < problems.on.sum(1)).mean() > 0.4
     missed = [k for k in range(COUNT) if wrong[k] > EXACT and has_solution(*(x[k] for x in problems[:3]), contacts[k])]
-    print(f"solved {np.mean(wrong <= EXACT):.4f}, Dantzig alone {alone.mean():.4f}")
+    print(f"solved {np.mean(wrong <= EXACT):.4f}, pivots alone {pivots.mean():.4f}, central path {path.mean():.4f}")
     assert not missed, [(k, int(contacts[k]), int(problems.free[k]), wrong[k]) for k in missed]
     assert not (np.asarray(solved) & (wrong > EXACT)).any()
-    assert alone.mean() > 0.95
+    assert pivots.mean() > 0.95 and path.mean() > 0.95
 
 
 def test_enumeration_finds_solutions_too(problems):

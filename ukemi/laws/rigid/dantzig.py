@@ -49,7 +49,7 @@ class Pivots(NamedTuple):
 def dantzig(p: Boxed, own: Roles, needed: Array) -> tuple[Array, Array]:
     """Sides (n,) found by pivoting, and the number of pivots; does nothing unless `needed`."""
     slack, n = noise(p, own), len(p.b)
-    bound, regular = 20 + 6 * n, _regular(p)
+    bound, regular = 20 + 2 * p.on.sum(), _regular(p)  # what takes more goes round in circles
 
     def go_on(at: Pivots) -> Array:
         return needed & ~at.done & ~at.stuck & (at.count < bound)

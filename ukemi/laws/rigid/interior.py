@@ -19,7 +19,7 @@ from ukemi.maths.systems import factored
 
 ITERATIONS = 30
 INSIDE = 0.99  # share of the way to a bound that a step may go
-TOLD = {"float64": 1e-10, "float32": 1e-6}  # κ, relative to the velocities at hand squared, at which sides are told
+TOLD = {"float64": 1e-15, "float32": 1e-6}  # κ, relative to the velocities at hand squared, at which sides are told
 
 
 class Inner(NamedTuple):
@@ -110,7 +110,8 @@ def _step(p: Boxed, own: Roles, has: Pairs, A: Array, at: Inner) -> Inner:
     ahead = jax.tree.map(lambda x, d: x + alpha * d, at, affine)
     before = _mean(has, gaps, at)
     sigma = (_mean(has, _gaps(p, own, has, ahead.f), ahead) / before) ** 3
-    second = Pairs(moved.low * affine.low, moved.high * affine.high)
+    # as far as the predictor got: in full it threw the path about where bounds that move let it go no further
+    second = Pairs(alpha * moved.low * affine.low, alpha * moved.high * affine.high)
     change, moved = towards(jnp.clip(sigma, 0.0, 1.0) * before, second)
     alpha = reach(change, moved, INSIDE)
     return jax.tree.map(lambda x, d: x + alpha * d, at, change)
