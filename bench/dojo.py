@@ -1,12 +1,12 @@
 """Tables and figures of Dojo's paper with `uk.NCP` and `uk.Maximal`, MuJoCo beside them.
 
-    python bench/dojo.py [--only drop,frequency,rate,search,gradients,chains,kept] [--robots FILE ...]
+    python bench/dojo.py [--only drop,frequency,rate,search,kept] [--robots FILE ...]
 
 drop: Table II, how deep a robot gets that is dropped, at three time steps. frequency: Fig. 7, the torso's height at 20
 to 500 Hz. rate: how much faster than its motion a drop at 65 Hz is computed. search: Figs. 9 and 10, iterations,
-residuals and condition numbers. gradients: Table V, 1000 steps of 0.01 s with A and B. chains: time per step of
-`Maximal` from 10 to 320 links. kept: its momentum and energy over 100 s. `--robots` takes files, such as an Atlas and
-an A1, in place of the built-in humanoid, and puts them on a floor if they have none.
+residuals and condition numbers. kept: momentum and energy of `Maximal` over 100 s. `--robots` takes files, such as an
+Atlas and an A1, in place of the built-in humanoid, and puts them on a floor if they have none. Table V and the cost of
+long chains are in `bench/maximal.py`.
 """
 
 import argparse
@@ -182,70 +182,6 @@ def cold(model: uk.Model, states: uk.State, k: int) -> uk.State:
     return eqx.tree_at(lambda s: s.cache, state, uk.initial_state(model).cache)
 
 
-def gradients(name: str, model: uk.Model, source) -> None:
-    """Table V: seconds for 1000 steps of 0.01 s with A and B under random controls, least of three; build beside it."""
-    model, rng = at_rate(model, 0.01), np.random.default_rng(0)
-    low, high = np.asarray(model.actuators.ctrl_range).T
-    low, high = np.where(high > low, low, -1.0), np.where(high > low, high, 1.0)
-    ctrls = rng.uniform(low, high, (1000, model.nu))
-    start = uk.initial_state(model, 0 if model.keyframes.names else None)
-    for law, method in {"Soft": uk.Soft(), **LAWS}.items():
-
-        @eqx.filter_jit
-        def run(state, ctrls, method):
-            def one(state, ctrl):
-                found = uk.linearize(model, state, ctrl, method)
-                return found.next, (found.A.sum(), found.B.sum())
-
-            return jax.lax.scan(one, state, ctrls)
-
-        begin = time.perf_counter()
-        out = jax.block_until_ready(run(start, jnp.asarray(ctrls), method))
-        first, best = time.perf_counter() - begin, np.inf
-        for _ in range(3):
-            begin = time.perf_counter()
-            jax.block_until_ready(run(start, jnp.asarray(ctrls), method))
-            best = min(best, time.perf_counter() - begin)
-        print(f"gradients {name:10s} {law:8s} {best:6.3f} s (first call {first:5.1f} s), status {int(out[0].status)}")
-    m = read(source)
-    m.opt.timestep, d, n = 0.01, mujoco.MjData(m), 2 * m.nv + m.na
-    A, B = np.zeros((n, n)), np.zeros((n, m.nu))
-    best = np.inf
-    for _ in range(3):
-        mujoco.mj_resetData(m, d)
-        d.qpos[:] = np.asarray(start.q)
-        begin = time.perf_counter()
-        for ctrl in ctrls:
-            d.ctrl[:] = ctrl
-            mujoco.mjd_transitionFD(m, d, 1e-6, True, A, B, None, None)
-            mujoco.mj_step(m, d)
-        best = min(best, time.perf_counter() - begin)
-    print(f"gradients {name:10s} {'MuJoCo':8s} {best:6.3f} s")
-
-
-def chain(links: int) -> str:
-    """A chain that hangs in the air, of hinges in turn about two axes."""
-    body = '<body pos="0 0 {z}"><joint axis="{axis}"/><geom type="capsule" fromto="0 0 0 0 0 -.1" size=".02"/>'
-    inner = "".join(body.format(z=0 if k == 0 else -0.1, axis="0 1 0" if k % 2 else "1 0 0") for k in range(links))
-    return f"""<mujoco><option timestep=".01"/><default><geom contype="0" conaffinity="0"/></default><worldbody>{inner}
-    {"</body>" * links}</worldbody></mujoco>"""
-
-
-def chains() -> None:
-    """Time per step, against the number of links."""
-    for links in (10, 20, 40, 80, 160, 320):
-        model = uk.load(chain(links))
-        state = uk.initial_state(model, q=0.1 * np.random.default_rng(0).standard_normal(model.nq))
-        for law, method in LAWS.items():
-            run = eqx.filter_jit(lambda state, method: uk.rollout(model, state, jnp.zeros((50, 0)), method))  # noqa: B023
-            out, best = jax.block_until_ready(run(state, method)), np.inf
-            for _ in range(3):
-                begin = time.perf_counter()
-                jax.block_until_ready(run(state, method))
-                best = min(best, time.perf_counter() - begin)
-            print(f"chains {links:4d} {law:8s} {best / 50 * 1e3:8.3f} ms per step, status {int(out.status[-1])}")
-
-
 def kept() -> None:
     """Momentum and energy of a free chain with every joint type, over 100 s."""
     model = uk.load("""<mujoco><option timestep=".01" gravity="0 0 0"/>
@@ -278,7 +214,7 @@ def kept() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="drop,frequency,rate,search,gradients,chains,kept")
+    parser.add_argument("--only", default="drop,frequency,rate,search,kept")
     parser.add_argument("--robots", nargs="*", default=["humanoid"], help="robot files or built-in names")
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
@@ -292,9 +228,7 @@ def main() -> None:
             frequency(name, on_floor(source))
         if "rate" in only:
             rate(name, on_floor(source))
-        if "gradients" in only:
-            gradients(name, uk.load(m), m)
-    for part, function in {"search": search, "chains": chains, "kept": kept}.items():
+    for part, function in {"search": search, "kept": kept}.items():
         if part in only:
             function()
 

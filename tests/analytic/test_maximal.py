@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from ukemi.laws.conic import mechanics
 from ukemi.maths import spatial
+from ukemi.mechanics.articulated import Articulated
 from ukemi.mechanics.kinematics import difference, integrate, kinematics, point_jacobian
+from ukemi.mechanics.variational import chord_impulse, chord_inertia, chord_moments, chord_slopes, chords
 
 LAW = uk.Maximal()
 
@@ -129,6 +132,74 @@ def rolled_to(model: uk.Model, state: uk.State, steps: int) -> uk.State:
         last = min(steps - done, 100) - 1
         state = jax.tree.map(lambda x: x[last], roll(model, state)[0])  # noqa: B023
     return state
+
+
+def test_slopes_of_what_bodies_do_are_those_of_the_formula():
+    """Along poses at three times a radian apart, against differentiation of kinematics and impulse."""
+    model, rng = chain(0.1, 9.81), np.random.default_rng(5)
+    tree, h = model.tree, model.options.timestep
+    at = [uk.initial_state(model).q]
+    for _ in range(3):
+        at.append(integrate(tree, at[-1], jnp.asarray(rng.standard_normal(model.nv)), 1.0))
+
+    def impulse(*shifts):
+        past, now, future = (
+            kinematics(model, integrate(tree, q, shift, 1.0)) for q, shift in zip(at[1:], shifts, strict=True)
+        )
+        return chord_impulse(model, now, chords(model, now, past, h), future, h)
+
+    def closed(past, now, future):
+        return chord_slopes(model, now, chords(model, now, past, h), past, future, h)
+
+    zero = jnp.zeros(model.nv)
+    found = jax.jit(closed)(*(kinematics(model, q) for q in at[1:]))
+    wanted = jax.jit(jax.jacfwd(impulse, argnums=(0, 1, 2)))(zero, zero, zero)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12 * float(abs(b).max()))
+
+
+def test_a_matrix_along_a_tree_is_solved_like_a_dense_one():
+    """Joints of every type, a turn of a radian within the step, and a diagonal."""
+    model, rng = chain(), np.random.default_rng(6)
+    tree, one = model.tree, jnp.ones(())
+    q = integrate(tree, uk.initial_state(model).q, jnp.asarray(rng.standard_normal(model.nv)), 1.0)
+    v, b, added = jnp.asarray(rng.standard_normal((3, model.nv))) * np.array([[0.3], [1], [0]])
+    added = added + 0.1
+
+    @jax.jit
+    def both(v):
+        past, now, future = (kinematics(model, integrate(tree, q, x, 1.0)) for x in (-v, jnp.zeros_like(v), v))
+        start = chords(model, now, past, one)
+        dense = chord_inertia(model, now, start, future) + jnp.diag(added)
+        along = Articulated.of(tree, now.S, future.S, chord_moments(model, start, future), added)
+        return dense, along.dense(), along.factored()(b)
+
+    dense, again, x = both(v)
+    np.testing.assert_allclose(again, dense, atol=1e-14)
+    np.testing.assert_allclose(x, np.linalg.solve(dense, b), atol=1e-12)
+
+
+def test_a_long_chain_moves_as_if_its_system_were_dense(monkeypatch):
+    """Under gravity, with damping, limits and dry friction."""
+    ends = []
+    for name, long in (("dense", 99), ("along", 1)):
+        monkeypatch.setattr(mechanics, "LONG", long)
+        model = uk.load(HANGING.format(name=name))
+        state = uk.initial_state(model, v=[3.0, -2, 1, 2, -4])
+        ends.append(uk.rollout(model, state, jnp.zeros((60, 0)), LAW))
+        assert int(ends[-1].status[-1]) == 0
+    assert abs(ends[0].v).max() > 1 and abs(ends[0].q[:, 0]).max() > 0.29  # it came to its limit
+    # searches that end within 1e-9 of a solution, which adds up
+    np.testing.assert_allclose(ends[0].v[:6], ends[1].v[:6], atol=1e-9)
+    np.testing.assert_allclose(ends[0].v, ends[1].v, atol=1e-7)
+
+
+HANGING = """<mujoco model="{name}"><option timestep="0.01"/><compiler angle="radian"/>
+<default><geom type="capsule" contype="0" conaffinity="0"/></default><worldbody><body name="{name}">
+<joint axis="0 1 0" limited="true" range="-.3 .3"/><geom fromto="0 0 0 0 0 -.2" size=".02"/><body pos="0 0 -.2">
+<joint axis="1 0 0" frictionloss=".02" armature=".001"/><geom fromto="0 0 0 0 0 -.2" size=".02"/>
+<body pos="0 0 -.2"><joint type="ball" damping=".002"/><geom fromto="0 0 0 0 0 -.2" size=".02"/>
+</body></body></body></worldbody></mujoco>"""
 
 
 def test_bodies_and_joints_say_the_same():

@@ -33,9 +33,9 @@ def hard(cone: str, kind=uk.NCP):
     return lambda change: kind(kappa=KAPPA * (1 + change), ahead=WIDTH, cone=cone)
 
 
-def relaxed(cone: str):
+def relaxed(cone: str, kind=uk.NCP):
     """A harder law whose derivative is that of `hard`."""
-    return lambda change: uk.NCP(gradient=uk.CentralPath(kappa=KAPPA * (1 + change), width=WIDTH), cone=cone)
+    return lambda change: kind(gradient=uk.CentralPath(kappa=KAPPA * (1 + change), width=WIDTH), cone=cone)
 
 
 def after(rows: str, condim: int, cone: str, law_of):
@@ -102,13 +102,14 @@ def assert_exact(kind, rows: str, condim: int, cone: str) -> None:
     agree(found, differences(rows, condim, cone, kind), 1e-6)
 
 
-@pytest.mark.slow  # of a ball below
+@pytest.mark.slow  # of a ball and of a chain in flight below
+@pytest.mark.parametrize("kind", [uk.NCP, uk.Maximal])
 @pytest.mark.parametrize("rows", ["some", "every"])
-def test_linearize_is_the_vector_rule_column_by_column(rows):
+def test_linearize_is_the_vector_rule_column_by_column(kind, rows):
     """The two share no derivative code; of a state whose bodies are inside each other, too."""
     model, at, ctrl = scene(rows, 6, "elliptic")
     sunk = eqx.tree_at(lambda s: s.q, at, at.q.at[2].add(-3e-3))
-    for law in (hard("elliptic")(0.0), relaxed("elliptic")(0.0)):
+    for law in (hard("elliptic", kind)(0.0), relaxed("elliptic", kind)(0.0)):
         both = jax.jit(
             lambda state: (
                 uk.linearize(model, state, ctrl, law),  # noqa: B023
@@ -134,10 +135,11 @@ def test_central_path_is_the_softer_law_and_moves_nothing():
     assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(ruled), strict=True))
 
 
-def test_the_motion_is_the_same_where_it_is_differentiated():
+@pytest.mark.parametrize("kind", [uk.NCP, uk.Maximal])
+def test_the_motion_is_the_same_where_it_is_differentiated(kind):
     """Bitwise; `linearize` gives the same derivatives."""
     model = uk.load(BALL)
-    at, law = uk.initial_state(model, v=[1.0, -0.3]), uk.NCP()
+    at, law = uk.initial_state(model, v=[1.0, -0.3]), kind()
     plain, found = uk.step(model, at, None, law), uk.linearize(model, at, None, law)
     for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(found.next), strict=True):
         assert np.array_equal(a, b)

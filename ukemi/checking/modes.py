@@ -122,7 +122,7 @@ def tightly(method: Conic) -> Conic:
     class Tightly(type(method)):
         def _settings(self, here):
             settings = super()._settings(here)
-            return settings._replace(iterations=2 * settings.iterations, near=1e-7, polish=True)
+            return settings._replace(iterations=2 * settings.iterations, near=1e-7, exact=0.0)
 
     return Tightly(**{field.name: getattr(method, field.name) for field in dataclasses.fields(method)})
 

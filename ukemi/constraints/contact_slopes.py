@@ -89,10 +89,14 @@ def wrench_slopes(turning: Turning, changes: list[Change], more: list[Array]) ->
 
 def ridden(tree, turning: Turning, force: Array, J: Array, slope: Array) -> Array:
     """∂(Jᵀφ)/∂q (nv, nv) of wrenches (6, n) with J and their `wrench_slopes`."""
-    S, mask = turning.lever.S, turning.lever.mask
-    summed = spatial.gram(mask, times(turning.W.transpose(1, 0, 2), force[:, None])[:, 0].T)
-    carried = tree.anc * (spatial.cross_force(S, summed) @ S.T)
-    return carried + spatial.gram(lax.collapse(J, 0, 2), lax.collapse(slope, 0, 2))
+    W = turning.W.transpose(1, 0, 2)
+    summed = spatial.gram(turning.lever.mask, times(W, force[:, None])[:, 0].T)
+    return carried(tree, turning.lever.S, summed) + spatial.gram(lax.collapse(J, 0, 2), lax.collapse(slope, 0, 2))
+
+
+def carried(tree, S: Array, wrenches: Array) -> Array:
+    """∂(S · F)/∂q (nv, nv) of wrenches F (nv, 6), summed over what dofs move, that stay where they are."""
+    return tree.anc * (spatial.cross_force(S, wrenches) @ S.T)
 
 
 class Pull(NamedTuple):

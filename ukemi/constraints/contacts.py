@@ -117,10 +117,14 @@ class Lever(NamedTuple):
 
     def pull(self, force: Array) -> Array:
         """Jᵀ f (nv,) of forces f (n, dim) in the contacts' frames."""
+        return (self.S * self.wrenches(force)).sum(-1)
+
+    def wrenches(self, force: Array) -> Array:
+        """Sums (nv, 6) of forces f (n, dim) on what each dof moves."""
         full = jnp.pad(force, ((0, 0), (0, 6 - self.dim)))
         push, twist = (spatial.apply(self.frame.mT, part) for part in (full[:, :3], full[:, 3:]))
         wrench = jnp.concatenate([twist + spatial.cross(self.arm, push), push], -1)
-        return (self.S * mix(self.mask.T, wrench)).sum(-1)
+        return mix(self.mask.T, wrench)
 
 
 def contact_lever(model: Model, kin: Kinematics, contacts: Contacts, dim: int) -> Lever:

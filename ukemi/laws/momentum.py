@@ -11,7 +11,7 @@ from jax import Array
 
 from ukemi.laws.here import Here, applied, forces
 from ukemi.laws.integrators import INTEGRATORS, damps_joints
-from ukemi.maths.systems import eliminate
+from ukemi.maths.systems import SMALL, eliminate, solve
 from ukemi.mechanics.dynamics import motion_force, smooth
 from ukemi.mechanics.kinematics import Velocities, velocities
 from ukemi.mechanics.springs import joint_resistance, thickens
@@ -34,8 +34,12 @@ def free_motion(here: Here, duration: Array | None) -> FreeMotion:
     dyn = smooth(model, here.kin, here.v)
     M = dyn.M if duration is None else dyn.M + duration * damping(here)
     inverse = eliminate(M, jnp.eye(model.nv, dtype=M.dtype), definite=True)
-    v = here.v if duration is None else here.v + duration * (inverse @ (applied(here) - dyn.bias))
-    return FreeMotion(M, inverse, v, dyn.velocity)
+    if duration is None:
+        return FreeMotion(M, inverse, here.v, dyn.velocity)
+    force = applied(here) - dyn.bias
+    # who does not ask for the inverse of a large matrix does not wait for it
+    change = inverse @ force if model.nv <= SMALL else solve(M, force)
+    return FreeMotion(M, inverse, here.v + duration * change, dyn.velocity)
 
 
 def missing_impulse(here: Here, after: Array, duration: Array) -> Array:

@@ -19,9 +19,15 @@ def missing_slopes(here: Here, e: Array, M: Array, velocity: Velocities) -> Arra
 
     M: M̂; velocity: of the start.
     """
-    h, push = here.model.options.timestep, applied_slopes(here)
     inertial = motion_slopes(here.model, here.kin, e, velocity)
-    force = h * jnp.concatenate([inertial.q - push.q, inertial.v - push.v - M / h, -push.act, -push.ctrl], -1)
+    h = here.model.options.timestep
+    return with_forces(here, e, h * inertial.q, h * inertial.v - M)
+
+
+def with_forces(here: Here, e: Array, q: Array, v: Array) -> Array:
+    """The same for inertial parts with slopes q and v (nv, nv), the latter with −M̂."""
+    h, push = here.model.options.timestep, applied_slopes(here)
+    force = jnp.concatenate([q - h * push.q, v - h * push.v, -h * push.act, -h * push.ctrl], -1)
     return force + h * h * damped_slopes(e, here) if damping_varies(here.model) else force
 
 

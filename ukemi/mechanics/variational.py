@@ -59,10 +59,42 @@ def chord_inertia(model: Model, kin: Kinematics, start: Chords, after: Kinematic
     With 𝕀 the inertia of Σ m x⁺ xᵀ over what both dofs move, entries are Sᵢ · 𝕀 S⁺ⱼ.
     """
     tree = model.tree
-    mixed = spatial.compose(poses_about_trees(model, after), start.carried).reshape(-1, 16)
-    inertia = spatial.spatial_inertia(spatial.materialize(mix(tree.moves.T, mixed)))
+    moments = chord_moments(model, start, after)
+    inertia = spatial.spatial_inertia(spatial.materialize(mix(tree.moves.T, moments)))
     momentum, back = spatial.materialize((spatial.apply(inertia, after.S), spatial.apply(inertia.mT, kin.S)))
     return tree.anc * (back @ after.S.T) + tree.strict.T * (kin.S @ momentum.T)
+
+
+def chord_moments(model: Model, start: Chords, after: Kinematics) -> Array:
+    """Σ m x⁺ xᵀ (nb, 16) of all bodies, each about its tree's reference point at its time."""
+    return spatial.compose(poses_about_trees(model, after), start.carried).reshape(-1, 16)
+
+
+class ChordSlopes(NamedTuple):
+    """How `chord_impulse` changes with the poses at three times, along tangent vectors there (nv, nv)."""
+
+    before: Array
+    now: Array
+    after: Array
+
+
+def chord_slopes(
+    model: Model, kin: Kinematics, start: Chords, earlier: Kinematics, after: Kinematics, duration: Array
+) -> ChordSlopes:
+    """Its derivatives in closed form.
+
+    What points do, a = (x⁺ − 2x + x⁻)/h, is linear in all three poses, which gives mass matrices between two times.
+    Virtual motions u turn with the pose in the middle, the lower one of two dofs with the upper: with
+    G_i = Σ m u_i × a over what i moves that adds ω_j · G_i for j at or above i, and ω_i · G_j for j below.
+    """
+    tree, turn, slide = model.tree, kin.S[:, :3], kin.S[:, 3:]
+    past, now, future = (chord_inertia(model, kin, start, at) / duration for at in (earlier, kin, after))
+    rate = (after.X - start.X) / duration - start.past
+    force = spatial.materialize(mix(tree.moves.T, spatial.compose(rate, start.carried)[:, :3]))  # Σ m a xᵀ
+    stretch = jnp.trace(force[:, :, :3], axis1=1, axis2=2)[:, None]
+    turned = spatial.apply(force[:, :, :3].mT, turn) - stretch * turn + spatial.cross(slide, force[:, :, 3])
+    bent = tree.anc * (turned @ turn.T) + tree.strict.T * (turn @ turned.T)
+    return ChordSlopes(past, jnp.asarray(bent) - 2 * now, future)
 
 
 # ---- what is kept ----------------------------------------------------------------------------------------------------

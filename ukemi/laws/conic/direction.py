@@ -9,6 +9,7 @@ from ukemi.laws.conic.balance import impulses
 from ukemi.laws.conic.cones import Products
 from ukemi.laws.conic.progress import Bent, Found, Progress, Task, Way
 from ukemi.laws.conic.unknowns import Point
+from ukemi.mechanics.articulated import Articulated
 
 INSIDE = 0.99  # τ: share of the way to a cone's boundary that a step may go
 ASIDE = 3.0  # distance of products from κ, relative to it, from which on κ is left again
@@ -29,8 +30,9 @@ def direction(task: Task, found: Found, now: Progress, bent: Bent, distance: Arr
     )
     f = impulses(task.layout, task.kinds, point, wants.mu, known.on)[: task.kinds.scalar]
     bend = task.mechanics.bending(task.here, task.kinds, point.v, task.duration, f)
-    M = M if bend is None else M - bend
-    M, slopes = M + bent.force, slopes._replace(slip=slopes.slip + bent.slip)
+    slopes = slopes._replace(slip=slopes.slip + bent.slip)
+    if not isinstance(M, Articulated):  # which knows all that there is
+        M = (M if bend is None else M - bend) + bent.force
     step = newton.solver(newton.system(task.layout, point.cones, head, wants, known.on, M, slopes))
 
     def towards(excess: Array, second: Products) -> tuple[Point, Array]:

@@ -85,7 +85,7 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
     def take(_):
         distance = off_path(task, found, jnp.zeros_like(now.excess))
         close = (found.residual < settings.tolerance) & (distance < settings.near)
-        solved = close & now.close if settings.polish else close
+        solved = close & (now.close | (found.residual < settings.exact))
         nowhere = Way(jax.tree.map(jnp.zeros_like, found.point), jnp.ones_like(speed), jnp.zeros_like(speed))
         bent = learned(task, carry, found)
         change, alpha, excess = lax.cond(solved, lambda: nowhere, lambda: direction(task, found, now, bent, distance))

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
@@ -15,7 +16,7 @@ from ukemi.collide.detect import Contacts, detect, unsound
 from ukemi.collide.sweep.motion import approached
 from ukemi.constraints.rows import RowKinds, row_kinds
 from ukemi.implicit import rules
-from ukemi.implicit.rule import dense, root, straight_through
+from ukemi.implicit.rule import dense, isolated, root, straight_through
 from ukemi.laws.arrival import arrive
 from ukemi.laws.checks import check
 from ukemi.laws.conic import derivative
@@ -53,6 +54,9 @@ class Precision(NamedTuple):
 
 
 PRECISE = {"float64": Precision(1e-8, 1e-9, 1e-4), "float32": Precision(1e-5, 1e-3, 3e-2)}
+
+
+EXACT = 1e-12  # residual, relative, that adds up to nothing in what a law keeps; below what single precision has
 
 
 class Guide(NamedTuple):
@@ -124,7 +128,8 @@ class Conic(Method):
 
         def slopes(found, args):
             (z, known), (here, guide, path) = found, args
-            return jacobian(self._kinds(model), z, known, guide.ahead, here, model.options.timestep, path)
+            at = self._kinds(model), z, known, guide.ahead, here, model.options.timestep, path
+            return jacobian(self.mechanics, *at)
 
         dv = dense(slopes, at.found, (at.here, at.guide, at.path)) * jnp.where(sound, 1.0, jnp.nan)
         out = advance_slopes(model, state, inputs, found[0].v, dv, dv)
@@ -227,7 +232,8 @@ class Conic(Method):
 
     def _settings(self, here: Here) -> Settings:
         precise = PRECISE[here.v.dtype.name]
-        return Settings(self.iterations, precise.tolerance, precise.near, self.mechanics.keeps)
+        exact = EXACT if self.mechanics.keeps else np.inf
+        return Settings(self.iterations, precise.tolerance, precise.near, exact)
 
     def _task(self, here: Here, duration: Array, path: Path, guide: Guide) -> Task:
         model, kinds = here.model, self._kinds(here.model)
@@ -271,13 +277,16 @@ class Conic(Method):
             return Moved(q, v, moved_activation(model, state, here.kin, inputs, q))
 
         moved, kinds = compact(move)(model, state, here, inputs, v), self._kinds(model)
-        if kinds.hold:
-            back = self._displacement(here, guide, v, known)
-        elif len(known.deep):
-            shift = lambda v: self._displacement(here, guide, v, known)  # noqa: E731
-            back = lax.cond(known.deep.any(), shift, jnp.zeros_like, v)
-        else:
+        if not (kinds.hold or len(known.deep)):
             return moved
+
+        def taken_back(here, guide, v, known):
+            if kinds.hold:
+                return self._displacement(here, guide, v, known)
+            shift = lambda v: self._displacement(here, guide, v, known)  # noqa: E731
+            return lax.cond(known.deep.any(), shift, jnp.zeros_like, v)
+
+        back = isolated(compact(taken_back))(here, guide, v, known)
         return moved._replace(q=integrate(model.tree, moved.q, back, jnp.ones((), v.dtype)))
 
     def _displacement(self, here: Here, guide: Guide, v: Array, known: Known) -> Array:

@@ -24,12 +24,13 @@ from ukemi.laws.conic.balance import Rows, rows_at
 from ukemi.laws.conic.cones import layout, of_heads
 from ukemi.laws.conic.end import Across, blocks_of, frame_after
 from ukemi.laws.here import Here, applied, frame_of
-from ukemi.laws.momentum import FreeMotion, damping, missing_impulse
+from ukemi.laws.momentum import FreeMotion, damping, damps_by_servos, missing_impulse
 from ukemi.mechanics import variational
+from ukemi.mechanics.articulated import LONG, Articulated
 from ukemi.mechanics.dynamics import rotor_inertia
 from ukemi.mechanics.reflected import has_heavy_tendons
 from ukemi.mechanics.tendons.inertia import tendon_inertial_force
-from ukemi.mechanics.variational import Chords, chord_impulse, chord_inertia
+from ukemi.mechanics.variational import Chords, chord_impulse, chord_inertia, chord_moments
 
 
 class End(NamedTuple):
@@ -64,7 +65,7 @@ class Mechanics(abc.ABC):
     """A balance of impulses over a step."""
 
     keeps = False  # whether it has invariants, so that residuals are brought down to rounding
-    dense = False  # whether `laws.conic.slopes` has its derivatives
+    dense = True  # whether `laws.conic.slopes` has its derivatives
 
     def ending(self, here: Here, kinds: RowKinds, v: Array, duration: Array, contacts_at) -> End:
         """The end of a step at v; contacts_at: function of kinematics."""
@@ -77,7 +78,7 @@ class Mechanics(abc.ABC):
         """What the balance takes from the start of a step."""
 
     @abc.abstractmethod
-    def missing(self, begun, here: Here, end: End, duration: Array) -> tuple[Array, Array]:
+    def missing(self, begun, here: Here, end: End, duration: Array) -> tuple[Array, Array | Articulated]:
         """Impulse (nv,) that the velocity at the end needs, and its slope (nv, nv)."""
 
     @abc.abstractmethod
@@ -95,8 +96,6 @@ class Mechanics(abc.ABC):
 
 class Joints(Mechanics):
     """With the mass matrix and the forces of the start, in joint coordinates."""
-
-    dense = True
 
     def begin(self, here, kinds, duration, free):
         """The motion without impulses."""
@@ -172,10 +171,14 @@ class Variational(Mechanics):
 
     def missing(self, begun, here, end, duration):
         """S(q)ᵀ Σ m (…) − h τ, of rotors at joints M̂'s part."""
-        added = rotor_inertia(here.model, here.kin) + duration * begun.damping
-        needed = chord_impulse(here.model, here.kin, begun.chords, end.frame.kin, duration)
-        inertia = chord_inertia(here.model, here.kin, begun.chords, end.frame.kin)
-        return needed + added @ (end.frame.v - here.v) - begun.given, end.across.rows(inertia) + added
+        model, after = here.model, end.frame.kin
+        added = rotor_inertia(model, here.kin) + duration * begun.damping
+        needed = chord_impulse(model, here.kin, begun.chords, after, duration)
+        missed = needed + added @ (end.frame.v - here.v) - begun.given
+        if _is_a_long_chain(here, end.kinds):
+            pseudo, ahead = chord_moments(model, begun.chords, after), end.across.rows(after.S.T).T
+            return missed, Articulated.of(model.tree, here.kin.S, ahead, pseudo, jnp.diagonal(added))
+        return missed, end.across.rows(chord_inertia(model, here.kin, begun.chords, after)) + added
 
     def pulls(self, begun, here, end, moves):
         """Equalities as at the start, contacts where they are at the end, on bodies where they are at the start."""
@@ -195,3 +198,10 @@ class Variational(Mechanics):
             lever = contact_lever(here.model, here.kin, end.frame.contacts, kinds.dim)
             out = out - lever.pull(f[kinds.scalar :].reshape(-1, kinds.dim))
         return out
+
+
+def _is_a_long_chain(here: Here, kinds: RowKinds) -> bool:
+    """Whether Newton's matrix is of bodies along a tree and of single dofs alone, and better solved in their order."""
+    model = here.model
+    alone = not kinds.contacts and constant_dofs(model) is not None
+    return model.nv >= LONG and alone and not has_heavy_tendons(model) and not damps_by_servos(model)

@@ -3,7 +3,7 @@ there are (docs/hard_contact.md). Solver and derivative take the same step.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from ukemi.laws.conic import cones
 from ukemi.laws.conic.cones import Cones, Elimination, Layout, owned
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Point
 from ukemi.maths.systems import factored
+from ukemi.mechanics.articulated import Articulated
 
 LOOSE = 1e-10  # by how much redundant equalities yield, relative to their mobility; Newton's iterations take it back
 
@@ -39,21 +40,28 @@ class System(NamedTuple):
     on: tuple[Array, Array]  # heads and cones that count
     slopes: Slopes
     found: Elimination
-    M: Array  # (nv, nv) slope of the force but for the cones' part
-    matrix: Array  # (nv + hold, nv + hold)
+    M: Array | Articulated  # (nv, nv) slope of the force but for the cones' part
+    matrix: Array | Articulated  # (nv + hold, nv + hold)
 
 
-def system(layout: Layout, point: Cones, head: Array, asked: Asked, on, M: Array, slopes: Slopes) -> System:
-    """The system at a point; M: slope of the force (nv, nv) but for the cones' part."""
+def system(
+    layout: Layout, point: Cones, head: Array, asked: Asked, on, M: Array | Articulated, slopes: Slopes
+) -> System:
+    """The system at a point; M: slope of the force (nv, nv) but for the cones' part, articulated where each row moves
+    one dof.
+    """
     heads, rubs = on
     found = cones.eliminated(layout, point, head, asked.delta, asked.fade)
     e, p = (jnp.where(heads, x, 0.0) for x in (found.e, found.p))
     b, f = (jnp.where(rubs[:, None], x, 0.0) for x in (found.b, found.f))
     found = found._replace(e=e, p=p, b=b, f=f, E=jnp.where(rubs[:, None, None], found.E, 0.0))
-    nv = len(M)
+    nv = slopes.gap.shape[1]
     given = p[:, None] * slopes.gap  # −dγ/dv
     by_head = b[:, :, None] * owned(layout, given)[:, None] + f[:, :, None] * owned(layout, slopes.gap)[:, None]
     rub = by_head - found.E @ slopes.slip  # −dy/dv
+    if isinstance(M, Articulated):
+        W = M.plus((slopes.heads * given).sum(0) + (slopes.rubs * rub).sum((0, 1)))
+        return System(layout, point, head, asked, on, slopes, found, M, W)
     W = M + slopes.heads.T @ given + slopes.rubs.reshape(2 * len(b), nv).T @ rub.reshape(2 * len(b), nv)
     if len(slopes.held):
         mobility = (slopes.held * slopes.holds).sum(-1).max()
@@ -64,14 +72,16 @@ def system(layout: Layout, point: Cones, head: Array, asked: Asked, on, M: Array
 
 def condition(system: System, M: Array) -> Array:
     """Condition number () of the matrix, of velocities times the roots of masses: M is M̂ (nv, nv)."""
+    matrix = cast(Array, system.matrix)
     sizes = jnp.sqrt(jnp.diagonal(M))  # as roots of energies, whatever the units
-    scale = jnp.concatenate([1 / sizes, jnp.ones(len(system.matrix) - len(sizes))])
-    return jnp.linalg.cond(scale[:, None] * system.matrix * scale)
+    scale = jnp.concatenate([1 / sizes, jnp.ones(len(matrix) - len(sizes))])
+    return jnp.linalg.cond(scale[:, None] * matrix * scale)
 
 
 def whole_condition(system: System, M: Array, duration: Array) -> Array:
     """The same of the system before cones are eliminated, in v⁺, impulses of equalities, γ, s/h, y, ψ and u."""
     layout, point, head, asked, (heads, rubs), slopes, _, slope, _ = system
+    slope = cast(Array, slope)
     hold, (H, nv), K = len(slopes.held), slopes.gap.shape, len(rubs)
 
     def made(change: Array) -> Array:
@@ -102,7 +112,8 @@ def solver(system: System, *, refined: bool = False) -> Callable[[Imbalance], tu
     matrix, beside which masses lose digits.
     """
     layout, point, head, asked, (heads, rubs), slopes, found, M, matrix = system
-    solve, nv = factored(matrix), slopes.gap.shape[1]
+    nv = slopes.gap.shape[1]
+    solve = matrix.factored() if isinstance(matrix, Articulated) else factored(matrix)
 
     def pulled(gamma: Array, y: Array) -> Array:
         return gamma @ slopes.heads + y.reshape(-1) @ slopes.rubs.reshape(y.size, nv)
@@ -121,7 +132,7 @@ def solver(system: System, *, refined: bool = False) -> Callable[[Imbalance], tu
         c = jnp.where(rubs[:, None], c + _apply(found.E, off.slip) + found.b * owned(layout, a)[:, None], 0.0)
         dv, held, gamma, y = out = reduced(a, c, off.force, off.held)
         if refined:
-            left = off.force + M @ dv - pulled(gamma, y) - held @ slopes.holds
+            left = off.force + cast(Array, M) @ dv - pulled(gamma, y) - held @ slopes.holds
             more = reduced(jnp.zeros_like(a), jnp.zeros_like(c), left, off.held + slopes.held @ dv)
             dv, held, gamma, y = (x + dx for x, dx in zip(out, more, strict=True))
         nearer, slid = slopes.gap @ dv, slopes.slip @ dv

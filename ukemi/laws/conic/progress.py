@@ -15,6 +15,7 @@ from ukemi.laws.conic.newton import Slopes
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Known, Path, Point
 from ukemi.laws.here import Here
 from ukemi.laws.momentum import FreeMotion
+from ukemi.mechanics.articulated import Articulated
 
 
 class Settings(NamedTuple):
@@ -23,7 +24,7 @@ class Settings(NamedTuple):
     iterations: int  # of each start
     tolerance: float  # of residuals, relative to the velocities at hand
     near: float  # distance from the central path, relative to κ, that counts as on it
-    polish: bool  # whether a solution is improved once more, to rounding
+    exact: float  # relative residual from which on a solution is not improved once more
 
 
 class Task(NamedTuple):
@@ -53,7 +54,7 @@ class Found(NamedTuple):
     head: Array  # (K,) ξ₀
     off: Imbalance
     slopes: Slopes
-    M: Array  # (nv, nv) slope of the impulse that v⁺ needs
+    M: Array | Articulated  # (nv, nv) slope of the impulse that v⁺ needs
     residual: Array  # () relative to the velocities at hand
     place: Array  # (nc,) where contacts were at the last point; −1: they are new
     kept: tuple[Array, Array]  # which heads (H,) and cones (K,) counted there, too

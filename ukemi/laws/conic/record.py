@@ -9,6 +9,7 @@ from jax import Array, lax
 from ukemi.laws.conic import newton
 from ukemi.laws.conic.interior_point import blank, look, off_path, turn
 from ukemi.laws.conic.progress import Carry, Settings, Task
+from ukemi.mechanics.articulated import Articulated
 
 
 class Search(NamedTuple):
@@ -30,8 +31,9 @@ def record(settings: Settings, task: Task, turns: int, whole: bool) -> Search:
         after = jax.tree.map(lambda old, new: jnp.where(done, old, new), carry, turn(settings, task, carry))
         now = after.progress
         found = look(task, after._replace(progress=now._replace(fresh=jnp.zeros_like(now.fresh))), after.point)[0]
+        slope = found.M.dense() if isinstance(found.M, Articulated) else found.M
         system = newton.system(
-            task.layout, found.point.cones, found.head, found.asked, found.known.on, found.M, found.slopes
+            task.layout, found.point.cones, found.head, found.asked, found.known.on, slope, found.slopes
         )
         distance = off_path(task, found, jnp.zeros_like(now.excess))
         M, h = task.free.M, task.duration

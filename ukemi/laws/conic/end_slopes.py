@@ -1,0 +1,91 @@
+"""How rows at the end of a step change with the pose there, in closed form."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ukemi.constraints.block import Frame
+from ukemi.constraints.contact_slopes import Change, Follow, Turning, wrench_slopes
+from ukemi.constraints.rows import RowKinds, constant_dofs, row_map, row_matrix
+from ukemi.laws.active_contacts import in_chunks
+from ukemi.laws.conic.end import blocks_of
+from ukemi.laws.conic.mechanics import End, without_contacts
+from ukemi.laws.here import Here
+from ukemi.laws.here_slopes import following
+from ukemi.mechanics.kinematics import carry, coordinate_rate
+
+
+class Riding(NamedTuple):
+    """Contacts whose impulses ride on their frames at the end."""
+
+    here: Here  # of the start
+    frame: Frame  # at the end
+    turning: Turning
+    force: Array  # (6, n) impulses, in their frames
+    J: Array  # (6, n, nv)
+    slope: Array  # (6, n, nv) change of the impulses with the frames, in q⁺
+
+
+class AtEnd(NamedTuple):
+    """How rows at the end change with the pose there, in its tangent space."""
+
+    J: Array  # (total, nv)
+    turn: Array  # (total, nv) ∂(J v⁺)/∂q⁺
+    scalars: Array  # (nv, nv) ∂(Jᵀ f)/∂q⁺ of rows that are not contacts
+    contacts: tuple[Array, ...]  # sums that `ride` makes of contacts
+
+
+def at_end(here: Here, end: End, f: Array, ahead, ride: Callable[[Riding], tuple[Array, ...]]) -> AtEnd:
+    """Slopes of the rows at the end, with impulses f (total,)."""
+    kinds, frame, nv = end.kinds, end.frame, here.model.nv
+    scalar, n = without_contacts(kinds), kinds.scalar
+    parts = [row_matrix(frame, scalar, end.blocks)], [jnp.zeros((n, nv), f.dtype)]
+    pull, sums = jnp.zeros((nv, nv), f.dtype), ()
+    if constant_dofs(here.model) is None:
+        pull = pull_of_scalars(scalar, frame, f[:n])
+    if kinds.contacts:
+        follow = following(here._replace(kin=frame.kin, contacts=frame.contacts), ahead)
+
+        def of_contacts(own: RowKinds, at: _AtFrame, follow: Follow, forces: Array):
+            return _of_contacts(own, here, at.frame, follow, forces, ride)
+
+        sums, by_row = in_chunks(of_contacts, kinds)(_AtFrame(frame), follow, kinds.of_contacts(f))
+        for part, rows in zip(parts, by_row, strict=True):
+            part.append(rows.reshape(-1, nv))
+    J, turn = (jnp.concatenate(part) for part in parts)
+    return AtEnd(J, turn, pull, sums)
+
+
+class _AtFrame(NamedTuple):
+    """What `in_chunks` takes contacts from."""
+
+    frame: Frame
+
+
+def _of_contacts(own: RowKinds, here: Here, frame: Frame, follow: Follow, forces: Array, ride):
+    """What `ride` makes of a few contacts, and their J and ∂(J v)/∂q (n, dim nv)."""
+    dim = own.dim
+    turning = Turning.of(frame.model, frame.kin, frame.contacts, dim, frame.v[:, None], follow)
+    there = frame.contacts.active.astype(frame.v.dtype)
+    force = jnp.pad(forces, ((0, 0), (0, 6 - dim))).T
+    ones = jnp.eye(dim, dtype=frame.v.dtype)[:, :, None] * there
+    changes = [Change(None, (ones,), jnp.zeros((dim, len(there)), frame.v.dtype)), Change(force, (None,), None)]
+    J, (moved, slope), _ = wrench_slopes(turning, changes, [])
+    sums = ride(Riding(here, frame, turning, force, J, slope))
+    rows = (x.transpose(1, 0, 2).reshape(len(there), -1) for x in (J[:dim] * there[:, None], moved))
+    return sums, tuple(rows)
+
+
+def pull_of_scalars(kinds: RowKinds, at: Frame, f: Array) -> Array:
+    """∂(Jᵀ f)/∂q (nv, nv) of rows that are not contacts."""
+
+    def pulled(shift: Array) -> Array:
+        kin = jax.tree.map(jnp.add, at.kin, carry(at.model, at.kin, shift))
+        q = at.q + coordinate_rate(at.model.tree, at.q, shift)
+        frame = at._replace(kin=kin, q=q)
+        return row_map(frame, kinds, blocks_of(frame)).pull(f)
+
+    return jax.jacfwd(pulled)(jnp.zeros_like(at.v))
