@@ -126,7 +126,7 @@ def test_a_shape_may_carry_arrays_of_its_own(monkeypatch):
     assert primitives.PAIRS is PAIRS
     geoms, none = np.array([[0, 1]], np.int32), np.array([-1], np.int32)
     group = PairGroup(("plane", "cloud"), geoms, none, np.array([3]), 1)
-    layout = PairLayout((group,), capacity=1, dim=3, hulls=NO_HULLS)
+    layout = PairLayout((group,), capacity=1, dim=3, hulls=NO_HULLS, adheres=False)
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     pos = jnp.array([[0, 0, 0], [0.1, 0.2, 0.3]])

@@ -72,9 +72,7 @@ UNSUPPORTED = [
     ("'nativeccd' disabled", dict(head=TETRAHEDRON, world=MESH.format(""), flags="nativeccd='disable'")),
     ("'multiccd' disabled", dict(head=TETRAHEDRON, world=MESH.format("") + STONE, flags="multiccd='disable'")),
     ("'nativeccd' disabled", dict(head=HFIELD, world="<geom type='hfield' hfield='f'/>", flags="nativeccd='disable'")),
-    ("geom 'ball': adhesion", dict(ball="adhesion='1'")),
-    ("pair 'p': adhesion", dict(contact="<pair name='p' geom1='ball' geom2='floor' adhesion='1'/>")),
-    ("geom 'floor': surfacevel", dict(floor="surfacevel='1 0 0 0 0 0'")),
+    ("flags 'spring' and 'damper'", dict(ball="adhesion='1'", flags="spring='disable' damper='disable'")),
 ]
 
 
@@ -185,7 +183,8 @@ SUPPORTED = [
     dict(head=TETRAHEDRON, world=MESH.format(""), flags="contact='disable'"),
     dict(head=TETRAHEDRON, world="<geom type='mesh' mesh='tetra' contype='2' conaffinity='4'/>"),
     dict(flags="nativeccd='disable' multiccd='disable' contact='disable'"),
-    dict(ball="adhesion='1' surfacevel='1 0 0 0 0 0' contype='0' conaffinity='0'"),
+    dict(ball="adhesion='1' surfacevel='1 0 0 0 0 0'", floor="surfacevel='1 0 0 0 0 0'",
+         contact="<pair name='p' geom1='ball' geom2='floor' adhesion='1'/>"),
     dict(sensor="<jointpos joint='h' delay='.1' nsample='60'/><touch site='tip'/>"),
 ]
 

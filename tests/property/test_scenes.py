@@ -1,5 +1,6 @@
 """Random trees and scenes: they load, run, agree with MuJoCo and never fail silently."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import mujoco
@@ -12,6 +13,7 @@ import ukemi as uk
 from tests.scenes.agreement import CONVERGED, QUICK
 from tests.scenes.states import converged
 from tests.scenes.structures import MORE, structures, write
+from ukemi.mechanics.kinematics import difference, integrate
 from ukemi.model.records import Input
 
 STEPS = 50
@@ -86,6 +88,45 @@ def _check(structure, seed: int, count: int) -> int:
     return followed
 
 
+def check_slopes(structure, seed: int, count: int) -> int:
+    """A and B of scenes of one structure, in motion, against central differences where two of these agree; returns how
+    many columns were compared.
+    """
+    ms = [converged(mujoco.MjModel.from_xml_string(write(structure, seed + k))) for k in range(count)]
+    models, rng = [uk.load(m, contacts=40) for m in ms], np.random.default_rng(seed)
+    nv, nu, na = ms[0].nv, ms[0].nu, ms[0].na
+    given = jnp.asarray(rng.normal(size=(count, nv))), jnp.asarray(rng.normal(size=(count, na + nu)))
+    batch = jax.tree.map(lambda *x: jnp.stack(x), *models)
+
+    def one(given):
+        model, v, rest = given
+        state = uk.initial_state(model, v=v, act=0.3 * rest[:na])
+        lin = uk.linearize(model, state, rest[na:], CONVERGED)
+
+        def moved(change):
+            dq, dv, dact, dctrl = jnp.split(change, np.cumsum([nv, nv, na]))
+            there = integrate(model.tree, state.q, dq, 1.0), v + dv, state.act + dact
+            there = eqx.tree_at(lambda s: (s.q, s.v, s.act), state, there)
+            after = CONVERGED.step(model, there, Input(rest[na:] + dctrl))
+            return jnp.concatenate([difference(model.tree, after.q, lin.next.q), after.v, after.act])
+
+        ways = jnp.eye(2 * nv + na + nu)
+        ends = jax.lax.map(moved, jnp.concatenate([h * ways for h in (1e-5, -1e-5, 3e-6, -3e-6)]))
+        return jnp.concatenate([lin.A, lin.B], 1), ends.reshape(4, *ways.shape[:1], -1), lin.next.status
+
+    together = jax.jit(lambda x: jax.lax.map(one, x), compiler_options=QUICK)
+    slopes, ends, status = jax.tree.map(np.asarray, together((batch, *given)))
+    compared = 0
+    for k in np.flatnonzero(status == 0):
+        wide, near = ((ends[k, i] - ends[k, i + 1]).T / (2 * h) for i, h in ((0, 1e-5), (2, 3e-6)))
+        scale = 1 + np.abs(near).max(0)
+        smooth = np.abs(wide - near).max(0) < 1e-7 * scale
+        error = (np.abs(slopes[k] - near).max(0) / scale)[smooth]
+        assert (error < 1e-6).all(), (seed + k, np.flatnonzero(smooth)[error.argmax()], error.max(), structure)
+        compared += smooth.sum()
+    return compared
+
+
 COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True, "database": None}
 
 
@@ -93,6 +134,13 @@ COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_b
 @given(structures(), st.integers(0, 2**31))
 def test_random_scenes(structure, seed):
     check(structure, seed, 4)
+
+
+@pytest.mark.slow
+@settings(max_examples=10, derandomize=True, phases=[Phase.generate], **COMMON)
+@given(structures(), st.integers(0, 2**31))
+def test_slopes_of_random_scenes(structure, seed):
+    assert check_slopes(structure, seed, 5)
 
 
 @pytest.mark.slow

@@ -85,7 +85,7 @@ def _(method: Soft, model: Model, state: State, inputs: Input) -> tuple[State, A
 def _(method: LCP, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
     here = method.here(model, state, inputs)
     z, facts = method.impulses(here, state)
-    moved, solved = method._after(state, inputs, here, z, facts), facts[1]
+    moved, solved, model = method._after(state, inputs, here, z, facts), facts[1], here.model
     codes = _codes_of_forces(model, state, inputs, here.kin, here.contacts)
     if row_kinds(model).total:
         sides = replace(recalled(state), rows=z.side)
@@ -101,6 +101,7 @@ def _(method: Conic, model: Model, state: State, inputs: Input) -> tuple[State, 
     """Which contacts and limits push is no mode here: κ joins them smoothly."""
     here, guide = method.start(model, state, inputs)
     found, facts, far = method._motion(here, guide)
+    model = here.model
     moved, known = method._after(state, inputs, here, guide, found, facts, far), found[1]
     codes = _codes_of_forces(model, state, inputs, here.kin, here.contacts)
     heads, first = known.on[0] * pack(known.bounce, known.deep), len(known.bounce) - len(known.origin)
@@ -214,11 +215,12 @@ def determined(method: LCP, scene: impulses.Scene) -> Array:
 
 
 def _codes_of_forces(model: Model, state: State, inputs: Input, kin: Kinematics, contacts: Contacts) -> list[Array]:
-    """Pieces of actuators, rotations and the fluid, and what is gripped."""
+    """Pieces of actuators, rotations and the fluid, and what is gripped or adheres."""
     codes = [_quaternion_code(model, state.q), _actuator_code(model, state, inputs, kin)]
     if model.options.layout.fluid:
         codes.append(fluid_pieces(model, kin, state.v))
-    if gripping(model.actuators.layout).any() and model.pairs.layout.groups:
+    pulled = gripping(model.actuators.layout).any() or model.pairs.layout.adheres
+    if pulled and model.pairs.layout.groups:
         margin, gap = reach_of_pairs(model)
         near = contacts.distance < (margin + gap)[contacts.pair]
         codes.append(_by_pair(model, contacts._replace(active=near), near))

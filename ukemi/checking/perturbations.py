@@ -21,7 +21,8 @@ AXES = ("joints.axis",)
 TIED = ("geoms.friction", "geoms.restitution", "geoms.solref")  # of two, one is taken: equal values move together
 POSITIVE = (
     "bodies.mass", "bodies.inertia", "bodies.invweight", "joints.invweight", "geoms.size", "geoms.density",
-    "geoms.solmix", "geoms.friction", "pairs.friction", "actuators.time_constant", "options.timestep",
+    "geoms.solmix", "geoms.friction", "pairs.friction", "geoms.adhesion", "pairs.adhesion",
+    "actuators.time_constant", "options.timestep",
 )  # fmt: skip
 UNFELT = ("keyframes.", "sensors.", "sites.size")
 CLOSED = ("q", "v", "act", "ctrl")

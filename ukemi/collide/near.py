@@ -51,9 +51,26 @@ def reach_of_pairs(model: Model, pair: Pairs | None = None) -> tuple[Array, Arra
     return jnp.where(listed, pairs.margin[k], margin), jnp.where(listed, pairs.gap[k], gap)
 
 
+def adhesion_of_pairs(model: Model, pair: Pairs | None = None) -> Array:
+    """Force (n,) by which contacts of all pairs or some may pull [N]: of the geom of higher priority, else of both."""
+    layout, geoms, pairs = model.pairs.layout, model.geoms, model.pairs
+    a, b = (layout.geoms if pair is None else jnp.asarray(layout.geoms)[pair]).T
+    rank = jnp.asarray(geoms.layout.priority)
+    pull = jnp.where(rank[a] < rank[b], 0.0, geoms.adhesion[a]) + jnp.where(rank[b] < rank[a], 0.0, geoms.adhesion[b])
+    if not len(pairs.margin):
+        return pull
+    explicit = layout.explicit if pair is None else jnp.asarray(layout.explicit)[pair]
+    return jnp.where(explicit >= 0, pairs.adhesion[explicit * (explicit >= 0)], pull)
+
+
 def reach_ahead(model: Model, ahead: Array | None, pair: Pairs | None = None) -> tuple[Array, Array]:
-    """The same with what contacts are known ahead of the margin, one or per pair (pairs,) [m]."""
+    """The same with what contacts are known ahead of the margin, one or per pair (pairs,) [m]. Those that adhere act
+    within the gap, too, where they pull.
+    """
     margin, gap = reach_of_pairs(model, pair)
+    if model.pairs.layout.adheres:
+        acting = jnp.where(adhesion_of_pairs(model, pair) > 0, gap, 0.0)
+        margin, gap = margin + acting, gap - acting
     if ahead is None:
         return margin, gap
     return margin + (ahead if pair is None or not ahead.ndim else ahead[pair]), gap

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.constraints.contacts import Lever, contact_lever
+from ukemi.constraints.contacts import SLIPS, Lever, contact_lever, surface_velocities
 from ukemi.maths import spatial
 from ukemi.mechanics.kinematics import accumulate_before
 from ukemi.model.records import Model
@@ -53,14 +53,22 @@ class Turning(NamedTuple):
         sides = spatial.materialize((moves[body[:, 0]], moves[body[:, 1]]))
         frame, arm = spatial.materialize((jnp.moveaxis(lever.frame, 0, -1), lever.arm.T))
         W, motion = _wrench_rows(frame, arm), follow and _frame_motion(frame, follow)
-        return Turning(lever, sides, W, Rates.of(model.tree, lever, sides[0], W, x), motion)
+        rates = Rates.of(model.tree, lever, sides[0], W, x)
+        if model.geoms.layout.conveys:
+            rates = rates.with_surfaces(*surface_velocities(model, kin, contacts))
+        return Turning(lever, sides, W, rates, motion)
+
+
+def of_slip(model: Model, by: Array) -> tuple[Array, ...]:
+    """What depends on the motion of bodies by (·, dim, n) depends on that of surfaces that run, if there are any."""
+    return (by * SLIPS[: by.shape[1], None],) if model.geoms.layout.conveys else ()
 
 
 class Change(NamedTuple):
     """A wrench in the contacts' frames, and how its first r rows depend on the rates seen there and on the distance."""
 
     force: Array | None  # (6, n)
-    by: tuple[Array | None, ...]  # (r, dim, n) on J x of each rate
+    by: tuple[Array | None, ...]  # (r, dim, n) on J x of each rate, then, if any, on that of surfaces that run
     distance: Array | None  # (r, n)
 
 
@@ -108,11 +116,11 @@ class Pull(NamedTuple):
 
 
 def turning_pull(turning: Turning, by: Array) -> Pull:
-    """Σ_k c_kᵀ ∂(J x_k)/∂q for c = by (6, k, n): the formula of ∂(J x)/∂q above, added up over its rows."""
-    x, S, k = turning.rates, turning.lever.S, by.shape[1]
+    """Σ_k c_kᵀ ∂(J x_k)/∂q for c = by (6, k or k + 1, n): the formula of ∂(J x)/∂q above, added up over its rows."""
+    x, S, k = turning.rates, turning.lever.S, turning.rates.joints
     following = -_cross_force(x.relative, by).sum(1)  # [u ×]ᵀ c, on Γ − J₂
     carried = _cross_force(x.first, by).sum(1)  # −[V₁ ×]ᵀ c, on J
-    columns = spatial.materialize(jnp.concatenate([by, carried[:, None], following[:, None]], 1))
+    columns = spatial.materialize(jnp.concatenate([by[:, :k], carried[:, None], following[:, None]], 1))
     wrench = spatial.materialize(times(turning.W.transpose(1, 0, 2), columns)).transpose(2, 1, 0)
     moving = spatial.gram(turning.lever.mask, wrench[:, : k + 1].reshape(-1, 6 * (k + 1)))
     second = spatial.gram(turning.sides[1], wrench[:, k + 1])
@@ -151,11 +159,23 @@ def _frame_motion(frame: Array, follow: Follow) -> tuple[Array, Array]:
 
 
 class Rates(NamedTuple):
-    """What k joint rates x do to the contacts."""
+    """What k joint rates x do to the contacts. Surfaces that run are one more rate that bodies carry along: it turns
+    with them as their own velocity does, and follows no joint.
+    """
 
     psi: Array  # (nv, 6k) ψ̇ of all
-    first: Array  # (6, k, n) velocity of the first body in the frame
-    relative: Array  # (6, k, n) J x, all six directions
+    first: Array  # (6, k or k + 1, n) velocity of the first body in the frame
+    relative: Array  # (6, k or k + 1, n) J x, all six directions
+
+    @property
+    def joints(self) -> int:
+        """k."""
+        return self.psi.shape[1] // 6
+
+    def with_surfaces(self, first: Array, second: Array) -> "Rates":
+        """And the rate of surfaces that run at (n, 6), see `contacts.surface_velocities`."""
+        own, relative = (jnp.concatenate([x, more.T[:, None]], 1) for x, more in zip(self[1:], (first, second - first)))
+        return Rates(self.psi, own, relative)
 
     @staticmethod
     def of(tree, lever, first: Array, W: Array, x: Array) -> "Rates":
@@ -195,7 +215,7 @@ def _blocks(turning: Turning, change: Change) -> tuple[Array | None, Array, Arra
     if not moves:
         return None, *spatial.materialize((first, second))
     none = jnp.zeros_like(K)
-    together = [none if m is None else through(m, W) for m in change.by]
+    together = [none if m is None else through(m, W) for m in change.by[: x.joints]]
     together = jnp.concatenate([-times(seen(x.first), W), *together], 1)
     return spatial.materialize((together, first, second - times(K, W)))
 

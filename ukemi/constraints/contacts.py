@@ -14,10 +14,11 @@ from ukemi.constraints.softness import (
 from ukemi.maths import spatial
 from ukemi.maths.codes import pack
 from ukemi.maths.gathers import mix, rows_where
-from ukemi.mechanics.kinematics import Kinematics, shared_reference
+from ukemi.mechanics.kinematics import Kinematics, geom_frames, shared_reference
 from ukemi.model.records import Model
 
 MIN_FRICTION = 1e-5
+SLIPS = np.array([0.0, 1.0, 1.0, 1.0, 0.0, 0.0])  # what is seen of surfaces that run: along the tangents, and spin
 
 
 class ContactParameters(NamedTuple):
@@ -95,6 +96,30 @@ def mixing_code(model: Model) -> Array:
     direct = (geoms.solref[a, 0] <= 0) + 2 * (geoms.solref[b, 0] <= 0)
     smaller = [jnp.where(direct > 0, sign, 0) for sign in smaller]
     return pack(*larger, *floor, *smaller, direct, (geoms.solmix[a] + geoms.solmix[b] < TINY) + 0)
+
+
+def surface_velocities(model: Model, kin: Kinematics, contacts: Contacts) -> tuple[Array, Array]:
+    """Velocities (n, 6) at which the surfaces of both shapes run past their bodies, linear part first, in the frames
+    of the contacts.
+    """
+    pos, mat = geom_frames(model, kin)
+    along, about = (spatial.apply(mat, part) for part in jnp.split(model.geoms.surface_velocity, 2, -1))
+    geoms = jnp.asarray(model.pairs.layout.geoms)[contacts.pair]
+
+    def of_side(side: int) -> Array:
+        at = geoms[:, side]
+        linear = along[at] + spatial.cross(about[at], contacts.point - pos[at])
+        return jnp.concatenate([spatial.apply(contacts.frame, linear), spatial.apply(contacts.frame, about[at])], -1)
+
+    return of_side(0), of_side(1)
+
+
+def surface_slip(model: Model, kin: Kinematics, contacts: Contacts, dim: int) -> Array | float:
+    """What surfaces that run add to the motion (n, dim) that friction sees."""
+    if not model.geoms.layout.conveys:
+        return 0.0
+    first, second = surface_velocities(model, kin, contacts)
+    return ((second - first) * SLIPS)[:, :dim]
 
 
 class Lever(NamedTuple):

@@ -39,7 +39,7 @@ class RowKinds(Static):
     contacts: int
     dim: int  # rows per contact
     cone: str  # pyramidal or elliptic
-    frictionless: bool  # some contact of a frictional model has no friction
+    frictionless: bool  # some contact of a frictional model may have no friction
     ahead: FromDistance | None = None  # contacts act from a distance: the law that a gradient rule looks at
 
     @property
@@ -88,7 +88,8 @@ def row_kinds(model: Model, cone: str | None = None, ahead: FromDistance | None 
     found = present(model)
     hold, rub, push = (sum(len(moves) for kind, moves in found if kind.side is side) for side in Side)
     dims = {int(d) for group in layout.groups for d in group.condim}
-    return RowKinds(hold, rub, push, layout.capacity, layout.dim, cone, 1 in dims and layout.dim > 1, ahead)
+    frictionless = (1 in dims or layout.adheres) and layout.dim > 1
+    return RowKinds(hold, rub, push, layout.capacity, layout.dim, cone, frictionless, ahead)
 
 
 def scalar_blocks(frame: Frame, *, together: bool = False) -> list[Block]:

@@ -21,7 +21,7 @@ _LOG = logging.getLogger("ukemi")
 _MESH, _GEOM = int(mujoco.mjtGeom.mjGEOM_MESH), int(mujoco.mjtObj.mjOBJ_GEOM)
 _COPIED = (
     *("contype", "conaffinity", "condim", "priority", "friction", "solmix", "solref", "solimp", "margin", "gap"),
-    *("pos", "quat", "rgba"),
+    *("adhesion", "pos", "quat", "rgba"),
 )
 
 
@@ -80,6 +80,10 @@ def _check_references(m: mujoco.MjModel, split: list[int], where: str) -> None:
             *m.sensor_refid[m.sensor_reftype == _GEOM].tolist(),
         ],
     }
+    for g in split:
+        if m.geom_surfacevel[g].any():  # in axes that parts do not have
+            name = m.geom(g).name or g
+            raise ModelFileError(f"{where}: geom '{name}' has a surfacevel, and decompose would split it")
     for kind, geoms in named.items():
         for g in sorted(set(geoms) & set(split)):
             name = m.geom(g).name or g

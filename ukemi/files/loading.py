@@ -195,6 +195,7 @@ def _geoms(m, types, density, corners) -> records.Geoms:
         condim=_i(m.geom_condim),
         priority=_i(m.geom_priority),
         ellipsoids=_i(np.flatnonzero(m.geom_fluid[:, 0] > 0)),
+        conveys=bool(m.geom_surfacevel.any()),
         looks=looks(m),
         names=_names(m)("geom", m.ngeom),
     )
@@ -213,6 +214,8 @@ def _geoms(m, types, density, corners) -> records.Geoms:
         solmix=_f(m.geom_solmix),
         margin=_f(m.geom_margin),
         gap=_f(m.geom_gap),
+        adhesion=_f(m.geom_adhesion),
+        surface_velocity=_f(m.geom_surfacevel),
         layout=layout,
     )
 
@@ -232,6 +235,7 @@ def _pairs(m, layout) -> records.Pairs:
         "solimp": m.pair_solimp,
         "margin": m.pair_margin,
         "gap": m.pair_gap,
+        "adhesion": m.pair_adhesion,
     }
     if m.opt.enableflags & mujoco.mjtEnableBit.mjENBL_OVERRIDE:
         layout, listed = pairs.overridden(m, layout, listed, _restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom))

@@ -51,7 +51,8 @@ def build(m, kinds: tuple[str, ...], capacity: int | None) -> tuple[PairLayout, 
     used = np.isin(np.arange(m.ngeom), np.concatenate([np.zeros(0), *own]))
     polytopes, corners = hulls.build(m, kinds, used)
     size = min(points, capacity)
-    layout = PairLayout(groups=groups, capacity=size, dim=max(dims, default=1), hulls=polytopes)
+    adheres = bool(m.geom_adhesion.any() or m.pair_adhesion.any())
+    layout = PairLayout(groups, capacity=size, dim=max(dims, default=1), hulls=polytopes, adheres=adheres)
     always, owner = sum(_always(group.types) for group in groups), np.array(m.body_weldid[m.geom_bodyid], np.int32)
     rest = layout.geoms[layout.first[always] :]
     plain = len(np.unique(np.sort(rest, 1), axis=0)) == len(rest) and (owner[rest[:, 0]] != owner[rest[:, 1]]).all()
@@ -80,7 +81,7 @@ def _over_cells(m, group: PairGroup) -> PairGroup:
 def overridden(m, layout: PairLayout, listed: dict, restitution: np.ndarray) -> tuple[PairLayout, dict]:
     """Every pair as one that is listed, with the contact parameters that the file's options give to all.
 
-    Gap and restitution stay a pair's own, by what is `listed` so far and by the geoms' restitution (ng,).
+    Gap, adhesion and restitution stay a pair's own, by what is `listed` so far and by the geoms' restitution (ng,).
     """
     (a, b), n = layout.geoms.T, len(layout.geoms)
 
@@ -92,6 +93,8 @@ def overridden(m, layout: PairLayout, listed: dict, restitution: np.ndarray) -> 
     given |= {"solimp": opt.o_solimp, "margin": opt.o_margin}
     rows = {name: np.repeat(np.asarray(value)[None], n, 0) for name, value in given.items()}
     rows["gap"] = own(listed["gap"], m.geom_gap[a] + m.geom_gap[b])
+    rank, pull = m.geom_priority, m.geom_adhesion
+    rows["adhesion"] = own(listed["adhesion"], (rank[a] >= rank[b]) * pull[a] + (rank[b] >= rank[a]) * pull[b])
     rows["restitution"] = own(listed["restitution"], np.maximum(restitution[a], restitution[b]))
     groups = tuple(
         dataclasses.replace(group, explicit=np.arange(first, first + len(group.geoms), dtype=np.int32))

@@ -42,12 +42,14 @@ ELEMENTS: dict[str, tuple[str, dict[str, Range]]] = {
     "geom": (
         "geom",
         {"pos": FINITE, "quat": FINITE, "size": NOT_NEGATIVE, "friction": NOT_NEGATIVE, "solmix": NOT_NEGATIVE}
-        | {"margin": FINITE, "gap": NOT_NEGATIVE, "fluid": FINITE, **SOFTNESS},
+        | {"margin": FINITE, "gap": NOT_NEGATIVE, "adhesion": NOT_NEGATIVE, "surfacevel": FINITE, "fluid": FINITE}
+        | SOFTNESS,
     ),
     "site": ("site", {"pos": FINITE, "quat": FINITE}),
     "pair": (
         "pair",
-        {"friction": NOT_NEGATIVE, "margin": FINITE, "gap": NOT_NEGATIVE, "solreffriction": FINITE, **SOFTNESS},
+        {"friction": NOT_NEGATIVE, "margin": FINITE, "gap": NOT_NEGATIVE, "adhesion": NOT_NEGATIVE}
+        | {"solreffriction": FINITE, **SOFTNESS},
     ),
     "equality": ("eq", {"data": FINITE, **SOFTNESS}),
     "tendon": ("tendon", {"springyield": NOT_NEGATIVE}),

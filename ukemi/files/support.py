@@ -45,6 +45,7 @@ _HONOURED = STEP_FLAGS | _values(_Disable, "mjDSBL_", "FILTERPARENT")
 _HARMLESS = _values(_Disable, "mjDSBL_", "SENSOR MIDPHASE AUTORESET ISLAND")
 # These two change the contacts of pairs for which MuJoCo has no closed form, and nothing else.
 _CONVEX_FLAGS = _values(_Disable, "mjDSBL_", "NATIVECCD MULTICCD")
+_NO_PASSIVE = sum(_values(_Disable, "mjDSBL_", "SPRING DAMPER"))
 _HONOURED_ENABLE = _values(_Enable, "mjENBL_", "OVERRIDE")
 # fwdinv only records statistics; invdiscrete only reinterprets the input of inverse dynamics; ipc is a mode of flexes.
 _HARMLESS_ENABLE = _values(_Enable, "mjENBL_", "ENERGY FWDINV INVDISCRETE IPC")
@@ -145,6 +146,8 @@ def _options(m: mujoco.MjModel) -> Iterator[str]:
     unknown = opt.disableflags & ~sum(_HONOURED | _HARMLESS | _CONVEX_FLAGS)
     if unknown:
         yield f"option flag: unknown disable bits {unknown:#x}"
+    if opt.disableflags & _NO_PASSIVE == _NO_PASSIVE and (m.geom_adhesion.any() or m.pair_adhesion.any()):
+        yield "option flags 'spring' and 'damper' disabled: MuJoCo's adhesion then loses its pull and keeps its push"
     for bit, reason in _REFUSED_ENABLE.items():
         if opt.enableflags & bit:
             yield reason
@@ -245,12 +248,6 @@ def _geoms(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:
             yield f"{name}: {words.get(word, word)} that may collide"
         elif of_mesh[i] and m.mesh_graphadr[m.geom_dataid[i]] < 0:
             yield f"{name}: mesh without a convex hull"
-        if m.geom_adhesion[i]:
-            yield f"{name}: adhesion"
-        if m.geom_surfacevel[i].any():
-            yield f"{name}: surfacevel (conveyor)"
-    for i in np.flatnonzero(m.pair_adhesion).tolist():
-        yield f"{_name(m, 'pair', i)}: adhesion"
 
 
 def _unknown_pairs(m: mujoco.MjModel, meeting: np.ndarray) -> Iterator[str]:

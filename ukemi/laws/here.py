@@ -6,8 +6,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ukemi.collide.detect import Contacts, detect
-from ukemi.constraints.adhesion import grips
+from ukemi.constraints.adhesion import adhesion_at, grips, pull_of_contacts
 from ukemi.constraints.block import Frame
+from ukemi.constraints.rows import RowKinds
 from ukemi.mechanics.forces import Actuation, Passive, actuation, passive
 from ukemi.mechanics.forces import applied as applied_wrenches
 from ukemi.mechanics.kinematics import Kinematics, Velocities, of_state, velocities
@@ -43,15 +44,38 @@ def here_at(model: Model, state: State, inputs: Input, kin: Kinematics, ahead: A
 
 
 def forces(here: Here) -> tuple[Passive, Actuation]:
-    """Passive and actuator forces."""
+    """Passive and actuator forces, but adhesion."""
     model, kin, contacts, q, v, act, _, inputs, ahead = here
     rest = passive(model, kin, q, v, act)
     ctrl = cast(Array, inputs.ctrl)  # `as_input` fills it
     return rest, actuation(model, kin, q, v, act, ctrl, rest.held, grips(model, kin, contacts, ahead))
 
 
+def adhesion(here: Here) -> Array:
+    """Force (nv,) of contacts that adhere. Its slopes are those of contacts' forces, which are net of it."""
+    return pull_of_contacts(here.model, here.kin, here.contacts, here.ahead)
+
+
+def net_forces(here: Here, kinds: RowKinds, rows: Array, pull: Array | None = None) -> Array:
+    """Rows' forces (total,) with those of contacts less what pulls there: by adhesion, or `pull` (nc,)."""
+    if not (here.model.pairs.layout.adheres and kinds.contacts):
+        return rows
+    pull = adhesion_at(here.model, here.contacts) if pull is None else pull
+    return rows.at[kinds.scalar :: kinds.dim].add(-pull)
+
+
+def with_adhesion(here: Here, rest: Passive) -> Passive:
+    """Passive forces, those of contacts that adhere among them."""
+    return rest._replace(qfrc=rest.qfrc + adhesion(here)) if here.model.pairs.layout.adheres else rest
+
+
 def applied(here: Here) -> Array:
     """All forces (nv,) but constraints and bias: τ."""
+    return applied_apart(here) + adhesion(here) if here.model.pairs.layout.adheres else applied_apart(here)
+
+
+def applied_apart(here: Here) -> Array:
+    """The same without adhesion."""
     rest, drive = forces(here)
     return rest.qfrc + drive.qfrc + applied_wrenches(here.model, here.kin, here.inputs, here.v)
 

@@ -12,7 +12,7 @@ from ukemi.collide.near import reach_of_pairs
 from ukemi.collide.response import responses
 from ukemi.collide.shapes import Shape, shapes_at
 from ukemi.constraints.contact_slopes import Follow, still_groups
-from ukemi.laws.here import Here, applied
+from ukemi.laws.here import Here, applied_apart
 from ukemi.mechanics.force_slopes import ForceSlopes, force_pull, force_slopes, has_plain_forces
 from ukemi.mechanics.kinematics import (
     Kinematics,
@@ -45,9 +45,9 @@ def applies_plain_forces(here: Here) -> bool:
 
 
 def applied_slopes(here: Here) -> ForceSlopes:
-    """Slopes of τ, in closed form where its forces have one."""
+    """Slopes of τ but adhesion, in closed form where its forces have one."""
     if not applies_plain_forces(here):
-        return columns_of(applied, here)
+        return columns_of(applied_apart, here)
     return force_slopes(here.model, here.kin, here.q, here.v, here.act, cast(Array, here.inputs.ctrl))
 
 

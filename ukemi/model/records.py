@@ -113,6 +113,8 @@ class Geoms(eqx.Module):
     solmix: Float[Array, " ng"]
     margin: Float[Array, " ng"]  # [m]
     gap: Float[Array, " ng"]  # [m]
+    adhesion: Float[Array, " ng"]  # by which contacts may pull; a pair has the sum of the two [N]
+    surface_velocity: Float[Array, "ng 6"]  # as of a belt: along the axes of the shape [m/s], about them [rad/s]
     layout: "GeomLayout" = eqx.field(static=True)
 
 
@@ -125,6 +127,7 @@ class GeomLayout(Static):
     condim: np.ndarray  # (ng,)
     priority: np.ndarray  # (ng,)
     ellipsoids: np.ndarray  # geoms that a fluid presses on as on ellipsoids, and not on their bodies as boxes
+    conveys: bool  # the file gives some geom a surface velocity: without, no surface runs
     looks: Looks  # for pictures only
     names: tuple[str, ...]
 
@@ -157,6 +160,7 @@ class Pairs(eqx.Module):
     solimp: Float[Array, "np 5"]
     margin: Float[Array, " np"]  # [m]
     gap: Float[Array, " np"]  # [m]
+    adhesion: Float[Array, " np"]  # by which contacts may pull [N]
     layout: "PairLayout" = eqx.field(static=True)
 
 
@@ -168,6 +172,7 @@ class PairLayout(Static):
     capacity: int  # contacts kept per step
     dim: int  # largest contact dimension: 1, 3, 4 or 6
     hulls: Hulls
+    adheres: bool  # the file gives some geom or pair an adhesion: without, no contact pulls
     smoothing: float = 0.0  # width of `uk.smooth_collisions`, 0 for MuJoCo's cases [m]
     # Where there are so many pairs that not each is looked at, and else empty: (ng,) geoms of one owner never touch.
     owner: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))

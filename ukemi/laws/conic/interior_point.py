@@ -166,7 +166,7 @@ def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     at = marks(here.model, frame.kin, frame.contacts, kinds.contacts)
     origin = places(task.marks, at)
     bounce = jnp.concatenate([task.bounce[: own.limits], (origin >= 0) & task.bounce[own.limits :][origin]])
-    wants = asked(own, rows, matched(own, start, origin), moves @ tried.v, bounce, h, path)
+    wants = asked(own, rows, matched(own, start, origin), moves @ tried.v + end.slip(), bounce, h, path)
     slips, rubs = (rows.mu[:, :, None] * of_cones(own, J) for J in (moves, pulls))
     nearer, pushes, holding = of_heads(own, moves), of_heads(own, pulls), kinds.holding
     slopes = Slopes(h * nearer, slips, moves[holding], pushes, rubs, pulls[holding])

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from ukemi import values
 from ukemi.collide.detect import Contacts, detect, unsound
 from ukemi.collide.sweep.motion import approached
+from ukemi.constraints.adhesion import adhesion_at, with_hair
 from ukemi.constraints.rows import RowKinds, row_kinds
 from ukemi.implicit import rules
 from ukemi.implicit.rule import dense, isolated, root, straight_through
@@ -32,7 +33,7 @@ from ukemi.laws.conic.record import Search, record
 from ukemi.laws.conic.room import with_room
 from ukemi.laws.conic.slopes import jacobian
 from ukemi.laws.conic.unknowns import Known, Path, Point
-from ukemi.laws.here import Here, here_at
+from ukemi.laws.here import Here, here_at, net_forces
 from ukemi.laws.here_slopes import columns_of
 from ukemi.laws.integrators import Moved, advance_slopes, moved_activation
 from ukemi.laws.memory import remember
@@ -117,6 +118,8 @@ class Conic(Method):
 
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
+        if model.geoms.layout.conveys or model.pairs.layout.adheres:  # of which closed forms know nothing here
+            return columns(self.step, model, state, inputs)
         if not self.mechanics.dense or yields(model):
             return columns(self.step, model, state, inputs)
         here, guide = self.start(model, state, inputs)
@@ -176,7 +179,10 @@ class Conic(Method):
         (z, known), kinds, h = found, self._kinds(here.model), here.model.options.timestep
         frame = derivative.end_of(here, z.v, h, known, guide.ahead)
         mu = rows_at(frame, kinds, blocks_of(frame)).mu
-        return frame.contacts, impulses(layout(here.model, kinds), kinds, z, mu, known.on) / h
+        force = impulses(layout(here.model, kinds), kinds, z, mu, known.on) / h
+        pull = adhesion_at(here.model, here.contacts)  # at the start, when it acts
+        pull = jnp.where(known.origin >= 0, pull[jnp.maximum(known.origin, 0)], 0.0) if len(pull) else pull
+        return frame.contacts, net_forces(here, kinds, force, pull)
 
     def _kinds(self, model: Model) -> RowKinds:
         return row_kinds(model, self.cone)
@@ -188,7 +194,7 @@ class Conic(Method):
 
     def start(self, model: Model, state: State, inputs: Input) -> tuple[Here, Guide]:
         """Where a step starts, and what helps it."""
-        kin = of_state(model, state, inputs)
+        model, kin = with_hair(model), of_state(model, state, inputs)
         ahead = None
         if model.pairs.layout.groups:
             ahead = lax.stop_gradient(compact(self.reach)(model, kin, state.v) + self.ahead)

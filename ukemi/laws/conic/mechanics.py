@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ukemi.constraints.block import Block, Frame
-from ukemi.constraints.contacts import contact_jacobian, contact_lever
+from ukemi.constraints.contacts import contact_jacobian, contact_lever, surface_slip
 from ukemi.constraints.rows import RowKinds, constant_dofs, row_map, row_matrix
 from ukemi.laws.conic.balance import Rows, rows_at
 from ukemi.laws.conic.cones import layout, of_heads
@@ -47,8 +47,17 @@ class End(NamedTuple):
         return self.across.rows(row_matrix(self.frame, self.kinds, self.blocks))
 
     def motion(self) -> Array:
-        """How rows (total,) move."""
-        return row_map(self.frame, self.kinds, self.blocks).motion(self.across.rates(self.frame.v))
+        """How rows (total,) move, the running of surfaces included."""
+        return row_map(self.frame, self.kinds, self.blocks).motion(self.across.rates(self.frame.v)) + self.slip()
+
+    def slip(self) -> Array | float:
+        """What surfaces that run add to the motion of rows (total,)."""
+        frame, kinds = self.frame, self.kinds
+        if not (kinds.contacts and frame.model.geoms.layout.conveys):
+            return 0.0
+        slip = jnp.asarray(surface_slip(frame.model, frame.kin, frame.contacts, kinds.dim))
+        slip = jnp.where(frame.contacts.active[:, None], slip, 0.0).reshape(-1)
+        return jnp.concatenate([jnp.zeros(kinds.scalar, slip.dtype), slip])
 
     def pull(self, f: Array) -> Array:
         """What impulses (total,), or the first of them that are not contacts', pull on (nv,)."""

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.constraints.block import Block, Frame, Side
-from ukemi.constraints.contacts import contact_jacobian, contact_parameters
+from ukemi.constraints.contacts import contact_jacobian, contact_parameters, surface_slip
 from ukemi.constraints.rows import RowKinds, placed, scalar_blocks
 from ukemi.laws.here import Here, frame_of
 
@@ -23,7 +23,7 @@ class Law(NamedTuple):
     """What each row asks for."""
 
     on: Array  # (total,) bool: may exert an impulse
-    reach: Array  # (total,) velocity that pushes must not fall below, −φ/h, and that held rows have
+    reach: Array  # (total,) velocity that pushes must not fall below, −φ/h, and that rows have that hold or stick
     restitution: Array  # (total,) e of pushes
     restore: Array  # (total,) displacement against penetration and drift [m] or [rad]
     weight: Array  # (total,) inverse weight of what the row moves, in any direction [1/kg]
@@ -100,8 +100,10 @@ def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options
         reach = jnp.zeros_like(phi)
     if options.phase.displaces:
         reach, restitution, mu = -phi, jnp.zeros_like(phi), jnp.zeros_like(mu)
-    given = reach, restitution, _restore(phi, options)
-    columns = [jnp.where(normal, column[:, None], 0.0) for column in given]
+    # surfaces that run keep what rubs on them in motion
+    slip = 0.0 if options.phase.displaces else surface_slip(model, frame.kin, contacts, kinds.dim)
+    restitution, restore = (jnp.where(normal, x[:, None], 0.0) for x in (restitution, _restore(phi, options)))
+    columns = jnp.where(normal, reach[:, None], 0.0) - slip, restitution, restore
     on, weight = (jnp.broadcast_to(part[:, None], mu.shape) for part in (contacts.active, prm.weight))
     return Law(*(part.reshape(-1) for part in (on, *columns, weight, jnp.zeros_like(mu), mu)))
 

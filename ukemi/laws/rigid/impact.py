@@ -17,6 +17,7 @@ from jax import Array, lax
 from ukemi import values
 from ukemi.collide.detect import Contacts, detect, unsound
 from ukemi.collide.sweep.impacts import first_impact
+from ukemi.constraints.adhesion import with_hair
 from ukemi.constraints.contacts import contact_lever
 from ukemi.constraints.rows import row_kinds
 from ukemi.errors import InputError
@@ -59,7 +60,7 @@ class Impact(Method):
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
         model = _bare(model)
-        here = here_of(model, state, inputs, jnp.asarray(TOUCH, state.q.dtype))
+        here, _ = self._start(model, state, inputs)
         args = here, model.options.timestep, recalled(state)
         z, (rounds, solved) = derivative.solve(_stepping(STEP), args)
         start = _Flight(state.q, z.v, model.options.timestep, jnp.zeros((), jnp.int32), rounds, solved)
@@ -73,9 +74,14 @@ class Impact(Method):
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts, and the forces (nc, dim) in their frames that act on them when the step begins."""
         model = _bare(model)
-        here = here_of(model, state, inputs, jnp.asarray(TOUCH, state.q.dtype))
+        here, known = self._start(model, state, inputs)
         args = here, model.options.timestep, recalled(state)
-        return report_forces(here, derivative.solve(_stepping(STEP), args)[0])
+        return known, report_forces(here, derivative.solve(_stepping(STEP), args)[0])[1]
+
+    def _start(self, model: Model, state: State, inputs: Input) -> tuple[Here, Contacts]:
+        """Where a step starts, with contacts that touch; and all contacts, of which others may pull."""
+        here = here_of(model, state, inputs, jnp.asarray(TOUCH, state.q.dtype))
+        return here._replace(contacts=_touching(model, here.contacts, TOUCH)), here.contacts
 
 
 def _stepping(phase: Phase) -> Stepping:
@@ -83,7 +89,7 @@ def _stepping(phase: Phase) -> Stepping:
 
 
 def _bare(model: Model) -> Model:
-    """The model without margins: shapes touch where they touch."""
+    """The model without margins: shapes touch where they touch. Those that adhere keep gaps, in which they pull."""
     fields = [group.geoms[0, 0] for group in model.pairs.layout.groups if any(group.cells)]
     if fields:
         raise InputError(
@@ -91,9 +97,19 @@ def _bare(model: Model) -> Model:
             f"('{model.geoms.layout.names[fields[0]]}'): its search for times of impact is one among convex shapes. "
             "Take uk.LCP(), which looks ahead of a step"
         )
-    geoms = dataclasses.replace(model.geoms, margin=0 * model.geoms.margin, gap=0 * model.geoms.gap)
-    pairs = dataclasses.replace(model.pairs, margin=0 * model.pairs.margin, gap=0 * model.pairs.gap)
-    return dataclasses.replace(model, geoms=geoms, pairs=pairs)
+
+    def bare(group):
+        return dataclasses.replace(group, margin=0 * group.margin, gap=adheres * group.gap)
+
+    adheres = int(model.pairs.layout.adheres)
+    return with_hair(dataclasses.replace(model, geoms=bare(model.geoms), pairs=bare(model.pairs)))
+
+
+def _touching(model: Model, contacts: Contacts, ahead: float) -> Contacts:
+    """Contacts of which those act that touch, and not those that pull from afar."""
+    if not model.pairs.layout.adheres:
+        return contacts
+    return contacts._replace(active=contacts.active & ~(contacts.distance >= ahead))
 
 
 class _Flight(NamedTuple):
@@ -143,7 +159,7 @@ def _resolve(model: Model, inputs: Input, at: _Flight) -> _Flight:
 
 def _poses(model: Model, inputs: Input, q: Array, ahead: float) -> tuple[Kinematics, Contacts]:
     kin = kinematics(model, q, inputs.mocap_pos, inputs.mocap_quat)
-    return kin, detect(model, kin, jnp.asarray(ahead, q.dtype))
+    return kin, _touching(model, detect(model, kin, jnp.asarray(ahead, q.dtype)), ahead)
 
 
 def _instant(model: Model, inputs: Input, kin: Kinematics, contacts: Contacts, q: Array, v: Array) -> Here:

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.constraints.adhesion import adhesion_at
 from ukemi.constraints.block import Frame
-from ukemi.constraints.contact_slopes import Change, Follow, Turning, ridden, wrench_slopes
+from ukemi.constraints.contact_slopes import Change, Follow, Turning, of_slip, ridden, wrench_slopes
 from ukemi.constraints.contacts import contact_parameters
 from ukemi.constraints.rows import RowKinds, placed
 from ukemi.laws.rigid import conditions
@@ -66,9 +67,13 @@ def contact_slopes(kinds: RowKinds, stepping: Stepping, motion: Motion, z: OfRow
     firm = _of_normals((stops | opening).astype(phi.dtype), dim)
     leaving = _of_normals(jnp.where(opening, h, 0.0), dim)
     nearer = jnp.where(stops | opening, -asked.restore_by_phi, 0.0)[None]
-    forces = [jnp.pad(f.reshape(n, dim), ((0, 0), (0, 6 - dim))).T for f in (z.f, z.lam)]
+    f = z.f.reshape(n, dim)
+    if model.pairs.layout.adheres:
+        f = f.at[:, 0].add(-h * adhesion_at(model, frame.contacts))
+    forces = [jnp.pad(x, ((0, 0), (0, 6 - dim))).T for x in (f, z.lam.reshape(n, dim))]
+    sticks = _diagonal(clamped.astype(phi.dtype))
     changes = [
-        Change(None, (_diagonal(clamped.astype(phi.dtype)), second, None), jnp.pad(distance, ((0, dim - 1), (0, 0)))),
+        Change(None, (sticks, second, None, *of_slip(model, sticks)), jnp.pad(distance, ((0, dim - 1), (0, 0)))),
         Change(None, (leaving, None, firm), nearer),
         *(Change(force, (None, None, None), None) for force in forces),
     ]

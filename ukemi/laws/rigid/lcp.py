@@ -10,13 +10,14 @@ from jax import Array, lax
 from ukemi import values
 from ukemi.collide.detect import Contacts, unsound
 from ukemi.collide.sweep.motion import covered
+from ukemi.constraints.adhesion import with_hair
 from ukemi.constraints.rows import row_kinds
 from ukemi.errors import GradientError, InputError
 from ukemi.implicit import rules
 from ukemi.implicit.rule import dense, straight_through, without_derivative
 from ukemi.laws.arrival import arrive
 from ukemi.laws.conic.relaxed import relaxed
-from ukemi.laws.here import Here, here_at
+from ukemi.laws.here import Here, here_at, net_forces
 from ukemi.laws.integrators import Moved, advance_slopes, moved_activation
 from ukemi.laws.memory import remember
 from ukemi.laws.method import Loads, Method, columns
@@ -102,7 +103,7 @@ class LCP(Method):
 
     def here(self, model: Model, state: State, inputs: Input) -> Here:
         """Kinematics and contacts of a state, of those that may close within the step too."""
-        kin = of_state(model, state, inputs)
+        model, kin = with_hair(model), of_state(model, state, inputs)
         return here_at(model, state, inputs, kin, self._ahead(model, kin, state.v))
 
     def _ahead(self, model: Model, kin: Kinematics, v: Array) -> Array | None:
@@ -163,5 +164,6 @@ def report_forces(here: Here, z: Impulses) -> tuple[Contacts, Array]:
 
 
 def mean_force(here: Here, z: Impulses) -> Array:
-    """Mean forces (total,) of all rows over a time step."""
-    return without_derivative(lambda f: f, FORCES)(z.f) / here.model.options.timestep
+    """Mean forces (total,) of all rows over a time step, of contacts net."""
+    force = without_derivative(lambda f: f, FORCES)(z.f) / here.model.options.timestep
+    return net_forces(here, row_kinds(here.model), force)

@@ -8,11 +8,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.constraints.adhesion import adhesion_at
 from ukemi.constraints.block import Block, Frame
-from ukemi.constraints.contact_slopes import Change, Follow, Pull, Turning, ridden, times, turning_pull, wrench_slopes
-from ukemi.constraints.contacts import contact_jacobian, contact_parameters
+from ukemi.constraints.contact_slopes import (
+    Change,
+    Follow,
+    Pull,
+    Turning,
+    of_slip,
+    ridden,
+    times,
+    turning_pull,
+    wrench_slopes,
+)
+from ukemi.constraints.contacts import contact_jacobian, contact_parameters, surface_slip
 from ukemi.constraints.rows import RowKinds, constant_dofs, placed, scalar_blocks
-from ukemi.laws.soft.contacts import contact_law, contact_softness
+from ukemi.laws.soft.contacts import contact_law, contact_softness, pressed
 from ukemi.laws.soft.penalty import Penalty, penalty_force, penalty_hessian
 from ukemi.laws.soft.rows import row_softness, scalar_rows
 from ukemi.maths import spatial
@@ -32,9 +43,9 @@ def contact_slopes(kinds: RowKinds, frame: Frame, a: Array, follow: Follow) -> C
     x = jnp.stack([a, frame.v], -1)
     turning = Turning.of(frame.model, frame.kin, frame.contacts, kinds.dim, x, follow)
     seen = turning.rates.relative
-    law, dim, nv = _change(contact_pushes(kinds, frame, seen[:, 0].T, seen[:, 1].T)), kinds.dim, len(a)
+    law, dim, nv = _change(frame.model, contact_pushes(kinds, frame, seen[:, 0].T, seen[:, 1].T)), kinds.dim, len(a)
     W = turning.W[:dim]
-    J, (Z,), edges = wrench_slopes(turning, [law], [times(cast(Array, m), W) for m in law.by])
+    J, (Z,), edges = wrench_slopes(turning, [law], [times(cast(Array, m), W) for m in law.by[:2]])
     q = ridden(frame.model.tree, turning, cast(Array, law.force), J, Z)
     stiff, damped = edges[:dim], edges[dim:]
     both = lax.collapse(jnp.concatenate([damped, stiff], -1), 0, 2)
@@ -43,7 +54,7 @@ def contact_slopes(kinds: RowKinds, frame: Frame, a: Array, follow: Follow) -> C
 
 
 class Pushes(NamedTuple):
-    """Forces f of contacts, and how they follow acceleration, velocity and distance."""
+    """Net forces f of contacts, and how they follow acceleration, velocity and distance."""
 
     force: Array  # (n, dim)
     by: Array  # (n, dim, dim) ∂f/∂(J a); ∂f/∂(J v) is this times the damping
@@ -52,10 +63,13 @@ class Pushes(NamedTuple):
 
 
 def contact_pushes(kinds: RowKinds, frame: Frame, a: Array, v: Array) -> Pushes:
-    """Forces of contacts that move at acceleration a (n, ·) and velocity v (n, ·), each in its frame."""
+    """Forces of contacts that move at acceleration a (n, ·) and velocity v (n, ·), each in its frame; v without the
+    running of their surfaces.
+    """
     model, contacts, dim = frame.model, frame.contacts, kinds.dim
     prm = contact_parameters(model, contacts.pair)
-    law = contact_law(model, contacts, kinds, v[:, :dim])
+    press = pressed(model, prm, kinds, contacts)
+    law = contact_law(model, contacts, kinds, v[:, :dim] + surface_slip(model, frame.kin, contacts, dim))
     only = dataclasses.replace(kinds, hold=0, rub=0, push=0)
     empty = jnp.zeros(0, a.dtype)
     penalty = Penalty(empty, empty, *law[1:])
@@ -64,24 +78,25 @@ def contact_pushes(kinds: RowKinds, frame: Frame, a: Array, v: Array) -> Pushes:
     P = -penalty_hessian(only, penalty, x)[1]
 
     def of_distance(distance):
-        soft = contact_softness(model, prm, kinds, distance)
-        return soft.push, soft.R
+        soft = contact_softness(model, prm, kinds, distance, press)
+        return soft.push, soft.R, soft.damping
 
     one = jnp.ones_like(contacts.distance)
-    (_, R), (push, R_dot) = jax.jvp(of_distance, (contacts.distance,), (one,))
+    (_, R, damping), (push, R_dot, _) = jax.jvp(of_distance, (contacts.distance,), (one,))
     # forces are in proportion to 1/R at given x
     nearer = P[:, :, 0] * push[:, None] - f * (R_dot / R)[:, None]
     nearer = jnp.where(contacts.active[:, None], nearer, 0.0)
-    return Pushes(f, P, contact_softness(model, prm, kinds, contacts.distance).damping, nearer)
+    net = f.at[:, 0].add(-adhesion_at(model, contacts)) if model.pairs.layout.adheres else f
+    return Pushes(net, P, damping, nearer)
 
 
-def _change(pushes: Pushes) -> Change:
+def _change(model: Model, pushes: Pushes) -> Change:
     """With the contacts as the last axis."""
     f, P, damping, nearer = pushes
     full = jnp.pad(f, ((0, 0), (0, 6 - f.shape[1])))
     parts = spatial.materialize((full, P, P * damping[:, None], nearer))
     force, first, second, nearer = spatial.materialize(tuple(jnp.moveaxis(part, 0, -1) for part in parts))
-    return Change(force, (first, second), nearer)
+    return Change(force, (first, second, *of_slip(model, second)), nearer)
 
 
 def contact_curvature(kinds: RowKinds, frame: Frame, a: Array) -> tuple[Array, Pushes]:
@@ -103,7 +118,9 @@ def contact_pull(kinds: RowKinds, frame: Frame, a: Array, w: Array, pushes: Push
     f, P, damping, nearer = spatial.materialize(tuple(jnp.moveaxis(part, 0, -1) for part in pushes))
     along = turning.rates.relative[:dim, 0]  # J w
     stiff = times(P.transpose(1, 0, 2), along[:, None])[:, 0]
-    by = jnp.pad(jnp.stack([f, stiff, stiff * damping], 1), ((0, 6 - dim), (0, 0), (0, 0)))
+    slip = of_slip(frame.model, (stiff * damping)[None])
+    by = jnp.stack([f, stiff, stiff * damping, *(part[0] for part in slip)], 1)
+    by = jnp.pad(by, ((0, 6 - dim), (0, 0), (0, 0)))
     return turning_pull(turning, spatial.materialize(by)), (along * nearer).sum(0)
 
 

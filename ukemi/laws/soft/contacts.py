@@ -7,6 +7,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.collide.detect import Contacts
+from ukemi.constraints.adhesion import adhesion_at
 from ukemi.constraints.contacts import ContactParameters, contact_parameters
 from ukemi.constraints.rows import RowKinds
 from ukemi.constraints.softness import (
@@ -31,19 +32,47 @@ class ContactLaw(NamedTuple):
 
 
 def contact_law(model: Model, contacts: Contacts, kinds: RowKinds, velocity: Array) -> ContactLaw:
-    """Softness of contacts whose rows move at `velocity` (n, dim)."""
+    """Softness of contacts whose rows move at `velocity` (n, dim), the running of their surfaces included."""
     dim = kinds.dim
     own = np.arange(1, dim) < model.pairs.layout.condim[:, None]  # directions that the pair's own dimension has
     prm = contact_parameters(model, contacts.pair)
     friction = jnp.where(jnp.asarray(own)[contacts.pair], prm.friction[:, : dim - 1], 0.0)
-    soft = contact_softness(model, prm, kinds, contacts.distance)
+    smooth = _is_smooth(model, prm, contacts)
+    if model.pairs.layout.adheres:  # pulled from afar, but not rubbed
+        friction = jnp.where(smooth[:, None], 0.0, friction)
+    soft = contact_softness(model, prm, kinds, contacts.distance, pressed(model, prm, kinds, contacts))
     aref = -soft.damping * velocity - jnp.where(np.arange(dim) == 0, soft.push[:, None], 0.0)
-    smooth = jnp.asarray(model.pairs.layout.condim == 1)[contacts.pair]
     return ContactLaw(aref, *_contact_penalty(model, contacts, kinds, soft.R, prm.friction[:, 0], friction, smooth))
 
 
-def contact_softness(model: Model, prm: ContactParameters, kinds: RowKinds, distance: Array) -> Softness:
-    """Softness of contacts at distances (n,); the push is along the normal."""
+def _is_smooth(model: Model, prm: ContactParameters, contacts: Contacts) -> Array:
+    """Contacts (n,) without friction: those of dimension 1, and those that pull from beyond their margin."""
+    smooth = jnp.asarray(model.pairs.layout.condim == 1)[contacts.pair]
+    if not model.pairs.layout.adheres:
+        return smooth
+    return smooth | ((adhesion_at(model, contacts) > 0) & (contacts.distance >= prm.margin))
+
+
+def pressed(model: Model, prm: ContactParameters, kinds: RowKinds, contacts: Contacts) -> Array:
+    """What presses contacts (n,) together by adhesion, as a row feels it: each edge of a pyramid has its share."""
+    pull = adhesion_at(model, contacts)
+    if not model.pairs.layout.adheres or kinds.cone == "elliptic" or kinds.dim == 1:
+        return pull
+    edges = 2 * (jnp.asarray(model.pairs.layout.condim)[contacts.pair] - 1)
+    softer = edge_softness(model, prm.friction[:, 0], 1.0)
+    return pull * jnp.where(_is_smooth(model, prm, contacts), 1.0, softer / jnp.maximum(edges, 1))
+
+
+def edge_softness(model: Model, main: Array, R) -> Array:
+    """R (n,) of the edges of pyramids that matches the friction impedance of the elliptic cone; main: μ₁."""
+    impratio = jnp.maximum(model.options.impratio, TINY)
+    return 2 * main**2 / impratio * jnp.maximum(TINY, R * (1 + main**2))
+
+
+def contact_softness(model: Model, prm: ContactParameters, kinds: RowKinds, distance: Array, press: Array) -> Softness:
+    """Softness of contacts at distances (n,); the push is along the normal. What presses contacts together by adhesion
+    (n,), as `pressed`, does not press them in: a_ref has R times that.
+    """
     depth, ahead = distance - prm.margin, kinds.ahead
     d = impedance(prm.solimp, depth) if ahead is None else impedance_ahead(ahead, prm.solimp, depth)
     k, b = stiffness_damping(model, prm.solref, prm.solimp)
@@ -54,7 +83,8 @@ def contact_softness(model: Model, prm: ContactParameters, kinds: RowKinds, dist
     damping = jnp.where(np.arange(kinds.dim) == 0, b[:, None], slip[:, None])
     if ahead is not None:
         depth = deflection_ahead(ahead, depth)
-    return Softness(k * d * depth, damping, (1 - d) / d * prm.weight)
+    R = (1 - d) / d * prm.weight
+    return Softness(k * d * depth - R * press, damping, R)
 
 
 def _contact_penalty(model: Model, contacts: Contacts, kinds: RowKinds, R, main, friction, smooth) -> tuple:
@@ -70,9 +100,7 @@ def _contact_penalty(model: Model, contacts: Contacts, kinds: RowKinds, R, main,
         D = jnp.concatenate([1 / R, ratio / R], -1)
         edge = jnp.zeros_like(main)
     else:
-        # common R of the edges that matches the friction impedance of the elliptic cone
-        R_edge = 2 * main**2 / impratio * jnp.maximum(TINY, R * (1 + main**2))
-        edge = jnp.where(contacts.active & ~smooth, 1 / R_edge, 0.0)
+        edge = jnp.where(contacts.active & ~smooth, 1 / edge_softness(model, main, R), 0.0)
         D = jnp.where(smooth, 1 / jnp.maximum(TINY, R), 0.0)[:, None] * (np.arange(kinds.dim) == 0)
     D = jnp.where(contacts.active[:, None], D, 0.0)
     return edge, D, friction, main / jnp.sqrt(impratio)

@@ -20,7 +20,7 @@ from ukemi.constraints.rows import RowKinds, constant_dofs
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, pushforward, unmoved
 from ukemi.laws.active_contacts import in_chunks
-from ukemi.laws.here import Here, applied
+from ukemi.laws.here import Here, applied_apart
 from ukemi.laws.here_slopes import (
     applied_pull,
     applied_slopes,
@@ -170,8 +170,8 @@ def _contact_pull(kinds: RowKinds, there: Scene, pushes: constraint_slopes.Pushe
 
 
 def _open_force(kinds: RowKinds, a: Array, here: Here) -> Array:
-    """τ, and the constraint forces that have no closed form."""
-    force = applied(here)
+    """τ but adhesion, and the constraint forces that have no closed form."""
+    force = applied_apart(here)
     return force if constant_dofs(here.model) is not None else force + scalar_force(kinds, a, here)
 
 

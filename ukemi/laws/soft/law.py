@@ -15,7 +15,7 @@ from ukemi.errors import GradientError
 from ukemi.implicit.rule import dense, root, straight_through
 from ukemi.implicit.rules import Exact, FromDistance, Rule, require
 from ukemi.laws.arrival import arrive
-from ukemi.laws.here import Here, applied, forces, here_of
+from ukemi.laws.here import Here, applied, forces, here_of, net_forces, with_adhesion
 from ukemi.laws.integrators import (
     INTEGRATORS,
     Integrator,
@@ -198,6 +198,7 @@ class Soft(Method):
         model, kin, contacts, q, v, act, _, inputs, _ = here
         dyn = smooth(model, kin, v)
         rest, drive = forces(here)
+        rest = with_adhesion(here, rest)
         tau = rest.qfrc + drive.qfrc + applied_wrenches(model, kin, inputs, v) - dyn.bias
         scene = balance.scene(here, dyn, tau)
         # all rows, for those who look inside: a step uses only what the solver made of them
@@ -218,7 +219,7 @@ class Soft(Method):
     def inverse(self, model: Model, state: State, acceleration: Array, inputs: Input) -> Array:
         """Generalised force (nv,) that yields the acceleration: everything but passive and constraint forces."""
         here = here_of(model, state, inputs)
-        rest = passive(model, here.kin, state.q, state.v, state.act)
+        rest = with_adhesion(here, passive(model, here.kin, state.q, state.v, state.act))
         inertial = motion_force(model, here.kin, acceleration, velocities(model.tree, here.kin.S, state.v))
         return inertial - rest.qfrc - rest.held - self._constraint(here, acceleration)[1]
 
@@ -236,9 +237,9 @@ class Soft(Method):
         here = here_of(model, state, inputs)
         if sweeps(model):
             motion, force = self._settled(here, None)
-            return Loads(motion.acceleration, here.contacts, force)
+            return Loads(motion.acceleration, here.contacts, net_forces(here, self.kinds(model), force))
         a = self._motion(here, None).acceleration
-        return Loads(a, here.contacts, self._constraint(here, a)[0])
+        return Loads(a, here.contacts, net_forces(here, self.kinds(model), self._constraint(here, a)[0]))
 
     def _constraint(self, here: Here, a: Array) -> tuple[Array, Array]:
         return balance.constraint_pull(self.kinds(here.model), here, a)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ukemi.constraints.block import Block, Frame
+from ukemi.constraints.contacts import surface_slip
 from ukemi.constraints.rows import RowKinds, row_map, row_matrix, scalar_blocks
 from ukemi.constraints.softness import TINY, Softness, impedance, stiffness_damping
 from ukemi.laws.here import Here, frame_of
@@ -62,7 +63,7 @@ def constraint_rows(frame: Frame, kinds: RowKinds) -> Rows:
     blocks = scalar_blocks(frame)
     J, scalar, law = row_matrix(frame, kinds, blocks), scalar_rows(frame, blocks), _no_law(kinds, frame.q.dtype)
     if kinds.contacts:
-        law = contact_law(frame.model, frame.contacts, kinds, kinds.of_contacts(J @ frame.v))
+        law = _contact_law(frame, kinds, kinds.of_contacts(J @ frame.v))
     aref = jnp.concatenate([scalar.aref, law.aref.reshape(-1)])
     return spatial.materialize(Rows(J, aref, _penalty(scalar, law)))
 
@@ -75,7 +76,7 @@ def constraint_force(frame: Frame, a: Array, kinds: RowKinds) -> tuple[Array, Ar
     blocks = scalar_blocks(frame)
     rows, scalar, law = row_map(frame, kinds, blocks), scalar_rows(frame, blocks), _no_law(kinds, frame.q.dtype)
     if rows.lever is not None:
-        law = contact_law(frame.model, frame.contacts, kinds, rows.lever.motion(frame.v))
+        law = _contact_law(frame, kinds, rows.lever.motion(frame.v))
     aref = jnp.concatenate([scalar.aref, law.aref.reshape(-1)])
     force = penalty_force(kinds, _penalty(scalar, law), rows.motion(a) - aref)
     return force, rows.pull(force)
@@ -84,6 +85,12 @@ def constraint_force(frame: Frame, a: Array, kinds: RowKinds) -> tuple[Array, Ar
 def scalar_force(kinds: RowKinds, a: Array, here: Here) -> Array:
     """Jᵀ f (nv,) of the rows that are not contacts, at acceleration a (nv,)."""
     return constraint_force(frame_of(here), a, dataclasses.replace(kinds, contacts=0))[1]
+
+
+def _contact_law(frame: Frame, kinds: RowKinds, moving: Array) -> ContactLaw:
+    """Of contacts whose bodies move at `moving` (n, dim)."""
+    slip = surface_slip(frame.model, frame.kin, frame.contacts, kinds.dim)
+    return contact_law(frame.model, frame.contacts, kinds, moving + slip)
 
 
 def _no_law(kinds: RowKinds, dtype) -> ContactLaw:
