@@ -94,9 +94,8 @@ class JointLayout(Static):
 
 
 class Geoms(eqx.Module):
-    """Shapes. What `size` means, the table of kinds says (`ukemi.collide.kinds`), as MuJoCo does.
-
-    An array that says more of some kind goes here and, by the same name, into `ukemi.collide.shapes.Shape`.
+    """Shapes. What `size` means, the table of kinds says (`ukemi.collide.kinds`), as MuJoCo does. An array that says
+    more of some kind goes here and, by the same name, into `ukemi.collide.shapes.Shape`.
     """
 
     pos: Float[Array, "ng 3"]  # in the body frame [m]
