@@ -52,7 +52,7 @@ class Structure:
     integrator: str
     floor: bool
     fluid: bool
-    elements: tuple[str, ...]  # of ELEMENTS
+    elements: tuple[str, ...] = ()  # of ELEMENTS
 
 
 @st.composite

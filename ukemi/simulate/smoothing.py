@@ -17,7 +17,8 @@ def smooth_collisions(model: Model, width: float) -> Model:
     MuJoCo chooses: which corners of a box face a plane, which rim point of a cylinder is the lowest, whether capsules
     are parallel, whether a capsule's side or end is nearest. Within `width` [m] of such a change the points of both
     sides are interpolated, with two continuous derivatives; elsewhere they are MuJoCo's. This changes the motion, too:
-    by less, the smaller the width. `uk.Impact` searches for impacts of the shapes themselves and does not use it.
+    by less, the smaller the width. Meshes keep MuJoCo's choices, and models with height fields are refused. `uk.Impact`
+    searches for impacts of the shapes themselves and does not use it.
     """
     check_model(model)
     if any(any(group.cells) for group in model.pairs.layout.groups):
