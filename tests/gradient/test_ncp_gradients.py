@@ -188,8 +188,9 @@ def test_rigid_contact_takes_the_derivative_of_its_own_central_path():
     assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(ruled), strict=True))
 
 
-@pytest.mark.parametrize("kind", few([uk.NCP, uk.Maximal], uk.NCP))
-@pytest.mark.parametrize("name", few(["hopper", "box", "quadruped"], "hopper"))
+@pytest.mark.slow  # every parameter, on a smaller scene: test_exact_in_everything
+@pytest.mark.parametrize("kind", [uk.NCP, uk.Maximal])
+@pytest.mark.parametrize("name", ["hopper", "box", "quadruped"])
 def test_the_report_covers_them(kind, name):
     """At the default κ, of states that press with thousands of times the weight, too."""
     check(name, "joints.damping" if name != "box" else "bodies.mass", "geoms.size", method=kind(), share=0.4)

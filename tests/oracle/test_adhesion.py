@@ -1,4 +1,4 @@
-"""Actuators that press bodies onto what they touch, against MuJoCo, and their derivatives."""
+"""Actuators that press bodies onto what they touch, shapes that adhere by themselves, and their derivatives."""
 
 import jax
 import jax.numpy as jnp
@@ -10,18 +10,19 @@ import ukemi as uk
 from tests.scenes.reports import check
 from tests.scenes.slow import few
 
-# A box on a slope, which would slide, and a ball beside it, which is within its gap at times.
+# A box on a slope that runs, and a ball beside it, which is within its gap at times and adheres by itself, too.
 SCENE = """
 <mujoco>
   <option timestep="0.004" cone="{cone}" integrator="implicitfast"/>
   <worldbody>
-    <geom type="plane" size="5 5 1" euler="0 20 0" margin=".002"/>
+    <geom type="plane" size="5 5 1" euler="0 20 0" margin=".002" surfacevel=".3 .1 0 0 0 .2"/>
     <body name="box" pos="0 0 .12" euler="0 20 0">
       <freejoint/><geom type="box" size=".2 .15 .1" margin=".002" gap=".003"/>
       <body pos="0 0 .1"><joint name="arm" axis="0 1 0" damping=".1"/>
         <geom type="capsule" size=".04" fromto="0 0 0 .3 0 .2" mass=".2"/></body>
     </body>
-    <body name="ball" pos="0 .31 .12" euler="0 20 0"><freejoint/><geom type="sphere" size=".15" gap=".002"/></body>
+    <body name="ball" pos="0 .31 .12" euler="0 20 0"><freejoint/>
+      <geom type="sphere" size=".15" gap=".002" adhesion="3"/></body>
   </worldbody>
   <actuator>
     <adhesion body="box" ctrlrange="0 2" gain="30"/><motor joint="arm" gear="2"/>
@@ -53,4 +54,5 @@ def test_forces_and_motion(cone):
 @pytest.mark.parametrize("law", few(["Soft", "LCP", "NCP"], "Soft"))
 def test_derivatives(law):
     m = mujoco.MjModel.from_xml_string(SCENE.format(cone="pyramidal"))
-    check(m, "ctrl", "actuators.gain", "geoms.size", method=getattr(uk, law)(), samples=5, share=0.25)
+    effects = "ctrl", "actuators.gain", "geoms.size", "geoms.adhesion", "geoms.surface_velocity"
+    check(m, *effects, method=getattr(uk, law)(), samples=5, share=0.25)

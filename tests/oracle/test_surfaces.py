@@ -93,7 +93,7 @@ RIGID = """
 """
 
 
-@pytest.mark.parametrize("law", ["LCP", "Impact", "NCP"])
+@pytest.mark.parametrize("law", few(["LCP", "Impact", "NCP"], "LCP"))
 def test_rigid_laws(law):
     model, T = uk.load(RIGID), 40
     states = jax.jit(lambda s: uk.rollout(model, s, np.zeros((T, 0)), getattr(uk, law)()))(uk.initial_state(model))
@@ -107,7 +107,8 @@ def test_rigid_laws(law):
     np.testing.assert_allclose(v[:, 12], -(10 - 7) * t, atol=1e-3)  # 0.5 · 14 N do not
 
 
-@pytest.mark.parametrize("law", few(["Soft", "LCP", "NCP"], "Soft"))
+@pytest.mark.slow  # on a smaller scene: test_adhesion.py
+@pytest.mark.parametrize("law", ["Soft", "LCP", "NCP"])
 def test_derivatives(law):
     m = mujoco.MjModel.from_xml_string(SCENE.format(**COARSE))
     check(m, "geoms.adhesion", "geoms.surface_velocity", "geoms.pos", method=getattr(uk, law)(), share=0.25)
