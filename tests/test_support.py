@@ -60,6 +60,13 @@ UNSUPPORTED = [
     ("flag 'nativeccd'", dict(flags="nativeccd='disable'")),
     ("flag 'multiccd'", dict(flags="multiccd='disable'", world="<geom type='box' size='.1 .1 .1'/>")),
     ("actuator 'a': a DC motor in parts", dict(actuator="<general name='a' joint='h' biastype='dcmotor'/>")),
+    (
+        "actuator 'a': a quaternion that arrives late",
+        dict(
+            actuator="<orientation name='a' joint='turn' kp='1' input='quat' nsample='3' delay='.02' interp='linear'/>",
+            world="<body><joint name='turn' type='ball'/><geom size='.1' mass='1'/></body>",
+        ),
+    ),
     ("dynamics type 'user'", dict(actuator="<general name='a' joint='h' dyntype='user' actdim='1'/>")),
     ("gain type 'user'", dict(actuator="<general name='a' joint='h' gaintype='user'/>")),
     ("bias type 'user'", dict(actuator="<general name='a' joint='h' biastype='user'/>")),

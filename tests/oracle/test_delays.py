@@ -12,7 +12,7 @@ from tests.scenes.slow import few
 
 STEPS = 10
 PLACES = "joint='hinge'", "joint='slide'", "joint='swing'"
-TURN = ORIENTATIONS["quaternion"].replace("{}", "{} nsample='3' delay='.025' interp='linear'").format("joint='ball'")
+TURN = ORIENTATIONS["held quaternion"].replace("{}", "{} nsample='3' delay='.025' interp='zoh'").format("joint='ball'")
 
 
 @pytest.mark.parametrize("integrator", few(["Euler", "implicitfast", "implicit", "RK4"]))

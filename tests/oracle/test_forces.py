@@ -101,7 +101,8 @@ def test_every_actuator_on_a_few_transmissions(integrator):
 @pytest.mark.parametrize("integrator", few(["Euler", "implicitfast", "implicit", "RK4"]))
 def test_controllers_and_motors(integrator):
     """With several controls and several activations each, or none."""
-    both = actuators(["hinge", "ball"], PIDS) + actuators(["slide", "site turned"], MOTORS)
+    both = actuators(["hinge", "ball"], PIDS) + actuators(["slide"], MOTORS)
+    both += actuators(["site turned"], {name: text for name, text in MOTORS.items() if "armature" not in text})
     wanted = check(build(integrator=integrator, actuator=both), wide=2.0)
     assert np.ptp([w["force"] for w in wanted], axis=0).min() > 1e-3, "an actuator that does nothing tests nothing"
 

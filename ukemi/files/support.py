@@ -185,6 +185,9 @@ def _actuator_types(m: mujoco.MjModel, i: int) -> Iterator[str]:
     ]
     if any(motor) and not all(motor):
         yield "a DC motor in parts: dynamics, gain and bias must all be 'dcmotor', or none of them"
+    turned = m.actuator_gaintype[i] == int(_Gain.mjGAIN_SO3) and m.actuator_ctrlnum[i] == 4
+    if turned and m.actuator_delay[i] > 0 and m.actuator_history[i, 1] > 0:
+        yield "a quaternion that arrives late and interpolated, which MuJoCo makes otherwise: use interp='zoh'"
 
 
 def _tendons(m: mujoco.MjModel) -> Iterator[str]:
