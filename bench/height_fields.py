@@ -16,17 +16,9 @@ import mujoco
 import numpy as np
 
 import ukemi as uk
+from tests.scenes.hulls import SHAPES
 from ukemi.collide.detect import detect
 from ukemi.mechanics.kinematics import kinematics
-
-SHAPES = {
-    "sphere": 'size=".05"',
-    "capsule": 'size=".03 .06"',
-    "ellipsoid": 'size=".04 .06 .05"',
-    "cylinder": 'size=".04 .06"',
-    "box": 'size=".08 .05 .06"',
-    "mesh": 'mesh="stone"',
-}
 
 
 def scene(kind: str, margin: float) -> mujoco.MjModel:
@@ -36,7 +28,7 @@ def scene(kind: str, margin: float) -> mujoco.MjModel:
     corners = " ".join(f"{x:.4f}" for x in (0.05 * rng.normal(size=(25, 3))).ravel())
     return mujoco.MjModel.from_xml_string(
         f"""<mujoco><option timestep=".002" tolerance="0" ccd_tolerance="1e-12" ccd_iterations="200"/>
-        <asset><mesh name="stone" vertex="{corners}"/>
+        <asset><mesh name="other" vertex="{corners}"/>
         <hfield name="hills" nrow="6" ncol="6" size=".5 .5 .15 .1" elevation="{heights}"/></asset>
         <worldbody><geom type="hfield" hfield="hills" margin="{margin}"/>
         <body pos="0 0 1"><freejoint/><geom type="{kind}" {SHAPES[kind]} mass="1"/></body></worldbody></mujoco>"""

@@ -118,9 +118,9 @@ class Conic(Method):
 
     def jacobian(self, model: Model, state: State, inputs: Input) -> tuple[State, Array]:
         """The next state and its derivative (2nv + na, 2nv + na + nu) in state (tangent space) and controls."""
-        if model.geoms.layout.conveys or model.pairs.layout.adheres:  # of which closed forms know nothing here
-            return columns(self.step, model, state, inputs)
-        if not self.mechanics.dense or yields(model):
+        # of these closed forms know nothing here
+        unknown = model.geoms.layout.conveys or model.pairs.layout.adheres or yields(model)
+        if unknown or not self.mechanics.dense:
             return columns(self.step, model, state, inputs)
         here, guide = self.start(model, state, inputs)
         path = self.path(here.v.dtype)
