@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.collide.detect import NAMES, Contacts
-from ukemi.collide.near import reach_of_pairs
+from ukemi.collide.near import is_ground, reach_of_pairs
 from ukemi.collide.primitives import points_of
 from ukemi.constraints.block import Frame, Side
 from ukemi.constraints.contacts import contact_parameters, mixing_code
@@ -165,7 +165,7 @@ def _by_pair(model: Model, contacts: Contacts, *codes: Array) -> Array:
     """
     layout = model.pairs.layout
     codes = *codes, 1 + (contacts.frame[:, 0] @ ASKEW > 0)
-    slots = NAMES if any(any(group.cells) for group in layout.groups) else max(map(points_of, layout.groups))
+    slots = NAMES if any(is_ground(group) for group in layout.groups) else max(map(points_of, layout.groups))
     where = contacts.pair * slots + contacts.which % slots
     table = jnp.zeros((len(layout.geoms) * slots, len(codes)), int)
     values = jnp.where(contacts.active[:, None], jnp.stack([code.astype(int) for code in codes], -1), 0)

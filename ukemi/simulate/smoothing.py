@@ -5,6 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 
 from ukemi import values
+from ukemi.collide.near import is_ground
 from ukemi.constraints.softness import MIN_IMPEDANCE
 from ukemi.errors import InputError
 from ukemi.model.checks import check_model
@@ -21,7 +22,7 @@ def smooth_collisions(model: Model, width: float) -> Model:
     searches for impacts of the shapes themselves and does not use it.
     """
     check_model(model)
-    if any(any(group.cells) for group in model.pairs.layout.groups):
+    if any(is_ground(group) for group in model.pairs.layout.groups):
         raise InputError(
             "smooth_collisions: this model has a height field that shapes may touch, whose contacts come and go with "
             "the cells beneath; there is no smooth form of them"

@@ -16,6 +16,7 @@ from jax import Array, lax
 
 from ukemi import values
 from ukemi.collide.detect import Contacts, detect, unsound
+from ukemi.collide.near import is_ground
 from ukemi.collide.sweep.impacts import first_impact
 from ukemi.constraints.adhesion import with_hair
 from ukemi.constraints.contacts import contact_lever
@@ -90,7 +91,7 @@ def _stepping(phase: Phase) -> Stepping:
 
 def _bare(model: Model) -> Model:
     """The model without margins: shapes touch where they touch. Those that adhere keep gaps, in which they pull."""
-    fields = [group.geoms[0, 0] for group in model.pairs.layout.groups if any(group.cells)]
+    fields = [group.geoms[0, 0] for group in model.pairs.layout.groups if is_ground(group)]
     if fields:
         raise InputError(
             f"method=Impact() cannot step a model with a height field that shapes may touch "
