@@ -22,6 +22,7 @@ from ukemi.maths.systems import eliminate, solve
 from ukemi.mechanics.activations import (
     Activity,
     activation_motion,
+    follow_alone,
     follows_motion,
     hold_activation,
     next_activation,
@@ -228,10 +229,16 @@ def _activation_slopes(model: Model, state: State, inputs: Input, dtype) -> Arra
             q = q + coordinate_rate(model.tree, q, shift)
         return _moved_activation(model, act, ctrl, activation_motion(model, there, q, v, act, ctrl))
 
-    at = jnp.zeros_like(state.v), state.v, state.act, inputs.ctrl
-    argnums = (0, 1, 2, 3) if follows else (2, 3)
-    slopes = jax.jacfwd(next_act, argnums=argnums)(*at)
+    at = jnp.zeros_like(state.v), state.v, state.act, cast(Array, inputs.ctrl)
     still = () if follows else (jnp.zeros((model.na, 2 * model.nv), dtype),)
+    if follow_alone(model):  # all at once
+        one, none = jax.tree.map(jnp.ones_like, at[2:]), jax.tree.map(jnp.zeros_like, at[2:])
+        ways = (one[0], none[1]), (none[0], one[1])
+        own, given = (jax.jvp(partial(next_act, *at[:2]), at[2:], way)[1] for way in ways)
+        fed = model.actuators.layout.feed[:, None] == np.arange(model.nu)
+        slopes = jnp.diag(own), given[:, None] * fed
+    else:
+        slopes = jax.jacfwd(next_act, argnums=(0, 1, 2, 3) if follows else (2, 3))(*at)
     return jnp.concatenate([*still, *slopes], -1)
 
 

@@ -5,6 +5,8 @@ cost more than a whole step. At constant positions the transpose is known before
 a matrix into a contraction over leading axes, which that backend hands to a thread pool; here the transpose is given.
 """
 
+from typing import cast
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -181,3 +183,19 @@ def taken(x: Array, index: np.ndarray) -> Array:
     if index.shape == x.shape and (index == np.arange(len(x))).all():
         return x
     return jnp.where(index >= 0, pick(x, np.maximum(index, 0)), 0.0) if x.size else jnp.zeros(index.shape, x.dtype)
+
+
+def placed_sums(values: Array, places: np.ndarray, size: int) -> Array:
+    """(size,) sums of values (n,) by constant places, of which most may have none: no scatter, as above."""
+    if not values.size:
+        return jnp.zeros(size, values.dtype)
+    used, owner, count = np.unique(places, return_inverse=True, return_counts=True)
+    if count.max() > FEW:
+        sums = mix(owner == np.arange(len(used))[:, None], values)
+    else:
+        order, start = np.argsort(owner, kind="stable"), np.cumsum(count) - count
+        turns = (np.where(count > k, order[np.minimum(start + k, len(order) - 1)], -1) for k in range(count.max()))
+        sums = cast(Array, sum(taken(values, turn) for turn in turns))
+    where = np.full(size, -1)
+    where[used] = np.arange(len(used))
+    return taken(sums, where)

@@ -71,6 +71,21 @@ def skew_columns(a: Array) -> Array:
     return pick_rows(a, _OTHER.ravel()).reshape(3, 3, -1) * _TURN.astype(a.dtype)[..., None]
 
 
+def columns_cross(a: Array, b: Array) -> Array:
+    """Cross product (3, n) of vectors (3, n)."""
+    return jnp.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
+
+
+def columns_across(a: Array) -> tuple[Array, Array]:
+    """Two vectors (3, n) each across unit vectors (3, n) and across each other (Duff et al. 2017)."""
+    x, y, z = a
+    sign = jnp.where(z < 0, -1.0, 1.0)
+    share = -1 / (sign + z)
+    both = x * y * share
+    first = jnp.stack([1 + sign * x * x * share, sign * both, -sign * x])
+    return first, jnp.stack([both, sign + y * y * share, -y])
+
+
 def safe_norm(a: Array) -> Array:
     """Euclidean norm over the last axis, with derivative 0 (a valid subgradient) at the origin."""
     square = (a * a).sum(-1)

@@ -10,7 +10,7 @@ from ukemi.maths import spatial
 from ukemi.maths.gathers import taken
 from ukemi.mechanics.delays import arriving, present
 from ukemi.mechanics.muscles import muscle_rate
-from ukemi.mechanics.orientations import shortened
+from ukemi.mechanics.orientations import orienting, shortened
 from ukemi.mechanics.servos import Servo, nearest_turn, next_states, put, servo_of, servo_rates
 from ukemi.mechanics.transmissions import transmission
 from ukemi.model.records import Model
@@ -65,6 +65,12 @@ def follows_motion(model: Model) -> bool:
     """Whether activations depend on lengths and velocities of actuators."""
     layout = model.actuators.layout
     return bool((model.servos.layout.states >= 0).any() or layout.wraps[layout.owner].any())
+
+
+def follow_alone(model: Model) -> bool:
+    """Whether each activation depends on itself and on the control that feeds it, and on nothing else."""
+    layout = model.actuators.layout
+    return not (follows_motion(model) or len(orienting(layout)) or model.delays.layout.size or model.nplastic)
 
 
 def activation_motion(model: Model, kin, q, v, act: Array, ctrl: Array) -> Activity:

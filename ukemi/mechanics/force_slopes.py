@@ -9,14 +9,15 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
+from ukemi.maths.gathers import pick
 from ukemi.mechanics.delays import arriving, late_slopes, present
 from ukemi.mechanics.forces import actuator_force, saturated
 from ukemi.mechanics.kinematics import Kinematics, difference
 from ukemi.mechanics.plasticity import yields
 from ukemi.mechanics.reflected import are_joints_damped, are_tendons_damped
 from ukemi.mechanics.springs import joint_resistance, spring_stiffness, thickens
-from ukemi.mechanics.tendons.paths import Lengths, tendon_lengths
-from ukemi.mechanics.tendons.slopes import force_slopes_of_strings, velocity_slopes
+from ukemi.mechanics.tendons.paths import Lengths, lengths_of, strings
+from ukemi.mechanics.tendons.slopes import Turns, force_slopes_of_strings, turns, velocity_slopes
 from ukemi.mechanics.tendons.springs import is_elastic, tendon_pull
 from ukemi.mechanics.transmissions import acts_on_joints, at_joints, at_tendons, on_joints, pulled_tendon, transmission
 from ukemi.model.records import Model
@@ -68,24 +69,25 @@ def force_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array)
     if are_joints_damped(model) and "damper" not in disabled:
         damper = -jnp.diag(joint_resistance(model, v))
     per_act, per_ctrl = (jnp.zeros((nv, n), v.dtype) for n in (model.na, model.nu))
-    of_strings = _Strings.of(model, kin, q, v)
-    if of_strings is not None and is_elastic(model):
-        moment, (force, per_length, per_velocity) = of_strings.lengths.moment, of_strings.elastic(model)
-        spring = spring + (moment.T * per_length) @ moment + (moment.T * per_velocity) @ of_strings.bent
-        spring = spring + force_slopes_of_strings(model, kin, force)
+    found = _Strings.of(model, kin, q, v)
+    if found is not None and is_elastic(model):
+        moment, (force, per_length, per_velocity) = found.lengths.moment, found.elastic(model)
+        spring = spring + moment.T @ (per_length[:, None] * moment + per_velocity[:, None] * found.bent)
+        spring = spring + force_slopes_of_strings(model, found.turns, force)
         damper = damper + (moment.T * per_velocity) @ moment
     if model.actuators.layout.count and "actuation" not in disabled:
-        moment, force, (per_length, per_velocity, *signal) = _actuator_slopes(model, kin, q, v, act, ctrl, 0)
+        drive = _drive(model, kin, q, v, act, ctrl, 0, found)
+        moment, force, per_length, per_velocity = drive[:4]
         stuck = saturated(model, force @ moment)  # joints at their limit feel nothing of actuators
         felt = jnp.where(stuck, 0.0, moment)
-        if of_strings is None:
+        if found is None:
             spring, damper = (x + on_joints(model, felt, y) for x, y in ((spring, per_length), (damper, per_velocity)))
         else:
-            bent = of_strings.of_actuators(model, of_strings.bent)
-            spring = spring + (felt.T * per_length) @ moment + (felt.T * per_velocity) @ bent
-            spring = spring + jnp.where(stuck[:, None], 0.0, of_strings.turning(model, force))
+            bent = found.of_actuators(model, found.bent)
+            spring = spring + felt.T @ (per_length[:, None] * moment + per_velocity[:, None] * bent)
+            spring = spring + jnp.where(stuck[:, None], 0.0, found.turning(model, force))
             damper = damper + (felt.T * per_velocity) @ moment
-        per_act, per_ctrl = _of_signal(felt, *signal)
+        per_act, per_ctrl = drive.in_signals(model, felt.T)
     return ForceSlopes(spring, damper, per_act, per_ctrl)
 
 
@@ -99,30 +101,32 @@ def force_pull(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, w
         along_q = w @ _spring_slope(model, q)
     if are_joints_damped(model) and "damper" not in disabled:
         along_v = -joint_resistance(model, v) * w
-    strings = cast(_Strings, _Strings.of(model, kin, q, v))
-    bent = velocity_slopes(model, kin, w)
+    found = cast(_Strings, _Strings.of(model, kin, q, v))
+    bent = velocity_slopes(model, found.turns, w)
     if is_elastic(model):
-        force, per_length, per_velocity = strings.elastic(model)
-        moment, moved = strings.lengths.moment, strings.lengths.moment @ w
-        along_q = along_q + (moved * per_length) @ moment + (moved * per_velocity) @ strings.bent + force @ bent
+        force, per_length, per_velocity = found.elastic(model)
+        moment, moved = found.lengths.moment, found.lengths.moment @ w
+        along_q = along_q + (moved * per_length) @ moment + (moved * per_velocity) @ found.bent + force @ bent
         along_v = along_v + (moved * per_velocity) @ moment
     if not model.actuators.layout.count or "actuation" in disabled:
         return ForceSlopes(along_q, along_v, jnp.zeros_like(act), jnp.zeros_like(ctrl))
-    moment, force, (per_length, per_velocity, per_act, per_ctrl) = _actuator_slopes(model, kin, q, v, act, ctrl, 0)
+    drive = _drive(model, kin, q, v, act, ctrl, 0, found)
+    moment, force, per_length, per_velocity = drive[:4]
     if joints.layout.force_limited.any():
         w = jnp.where(saturated(model, force @ moment), 0.0, w)
-        bent = velocity_slopes(model, kin, w)
-    moved, of_actuators = moment @ w, partial(strings.of_actuators, model)
-    along_q = along_q + (moved * per_length) @ moment + (moved * per_velocity) @ of_actuators(strings.bent)
+        bent = velocity_slopes(model, found.turns, w)
+    moved, of_actuators = moment @ w, partial(found.of_actuators, model)
+    along_q = along_q + (moved * per_length) @ moment + (moved * per_velocity) @ of_actuators(found.bent)
     along_q = along_q + force @ of_actuators(bent)
-    return ForceSlopes(along_q, along_v + (moved * per_velocity) @ moment, moved @ per_act, moved @ per_ctrl)
+    in_signals = (x[0] for x in drive.in_signals(model, moved[None]))
+    return ForceSlopes(along_q, along_v + (moved * per_velocity) @ moment, *in_signals)
 
 
 class _Strings(NamedTuple):
     """Tendons at a state, and how their velocities follow positions."""
 
-    kin: Kinematics
     lengths: Lengths
+    turns: Turns
     v: Array
     bent: Array  # (nt, nv) ∂(moment v)/∂q
 
@@ -131,7 +135,9 @@ class _Strings(NamedTuple):
         """None where no force acts along tendons."""
         if not acts_along_tendons(model):
             return None
-        return _Strings(kin, tendon_lengths(model, kin, q), v, velocity_slopes(model, kin, v))
+        parts = strings(model, kin)
+        found = turns(model, kin, parts)
+        return _Strings(lengths_of(model, kin, q, parts), found, v, velocity_slopes(model, found, v))
 
     def elastic(self, model: Model) -> tuple[Array, Array, Array]:
         """Forces (nt,) of springs and dampers along tendons, and their slopes in length and in velocity."""
@@ -148,7 +154,7 @@ class _Strings(NamedTuple):
     def turning(self, model: Model, force: Array) -> Array:
         """∂(momentᵀ force)/∂q (nv, nv) of actuators' forces (nu,) that stay."""
         own = pulled_tendon(model.actuators.layout) == np.arange(len(self.bent))[:, None]
-        return force_slopes_of_strings(model, self.kin, own @ (force * model.actuators.gear[:, 0]))
+        return force_slopes_of_strings(model, self.turns, own @ (force * model.actuators.gear[:, 0]))
 
 
 def damping_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, e: Array) -> ForceSlopes:
@@ -159,9 +165,9 @@ def damping_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Arra
     """
     still, per_act, per_ctrl = (jnp.zeros((model.nv, n), e.dtype) for n in (model.nv, model.na, model.nu))
     if model.actuators.layout.count and "actuation" not in model.options.layout.disabled:
-        moment, force, (_, _, *signal) = _actuator_slopes(model, kin, q, v, act, ctrl, 1)
-        moment = jnp.where(saturated(model, force @ moment), 0.0, moment)
-        per_act, per_ctrl = _of_signal(moment**2 * e, *signal)
+        drive = _drive(model, kin, q, v, act, ctrl, 1, None)
+        moment = jnp.where(saturated(model, drive.force @ drive.moment), 0.0, drive.moment)
+        per_act, per_ctrl = drive.in_signals(model, (moment**2 * e).T)
     return ForceSlopes(still, still, per_act, per_ctrl)
 
 
@@ -177,35 +183,55 @@ def _spring_slope(model: Model, q: Array) -> Array:
     return -model.joints.stiffness[tree.dof_joint][:, None] * stretch
 
 
-def _actuator_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, which: int):
-    """Moment (n, nv) and force (n,) of actuators of joints and tendons, of which each looks at what is its own alone,
-    and slopes of the force (which = 0), or of its own slope in velocity (1), in each actuator's length and velocity
-    (n,), in activations (n, na) and in controls (n, nu).
+def _drive(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, which: int, found: _Strings | None):
+    """`_Actuators`, whose lengths are those of tendons that were found, if any."""
+    at = transmission(model, kin, q, lengths=found and found.lengths)
+    return _Actuators.of(model, at, act, ctrl, v, which)
+
+
+class _Actuators(NamedTuple):
+    """Actuators of joints and tendons, of which each looks at what is its own alone, and slopes of their forces, or of
+    these forces' slopes in velocity.
     """
-    length, moment = transmission(model, kin, q)
-    arrived, layout = arriving(model, act, ctrl), model.actuators.layout
-    values = length, moment @ v, present(model, act), arrived
 
-    def change(k: int, direction: Array | np.ndarray) -> Array:
-        along = tuple(jnp.asarray(direction, x.dtype) if i == k else jnp.zeros_like(x) for i, x in enumerate(values))
-        return jax.jvp(lambda *x: actuator_force(model, *x)[which], values, along)[1]
+    moment: Array  # (n, nv)
+    force: Array  # (n,)
+    per_length: Array  # (n,)
+    per_velocity: Array  # (n,)
+    per_act: Array  # (na,) of its actuator's, each activation but the past
+    per_ctrl: Array  # (nu,) and each control that has arrived
 
-    def in_each(k: int, owner: np.ndarray) -> Array:
-        """Of several that one actuator has, one after the other; all actuators at once."""
-        own = owner == np.arange(layout.count)[:, None]
-        place = np.where(own, np.cumsum(own, 1), 0).max(0, initial=0)
-        out = jnp.zeros(own.shape, v.dtype)
-        for p in range(1, place.max(initial=0) + 1):
-            out = out + jnp.where(own & (place == p), change(k, place == p)[:, None], 0.0)
-        return out
+    @staticmethod
+    def of(model: Model, at: tuple, act: Array, ctrl: Array, v: Array, which: int) -> "_Actuators":
+        """at: lengths and moments; which: 0 for forces, 1 for their slopes in velocity."""
+        (length, moment), layout = at, model.actuators.layout
+        values = length, moment @ v, present(model, act), arriving(model, act, ctrl)
+        owners = layout.owner, layout.commanded
+        ways = [(0, np.ones(layout.count, bool)), (1, np.ones(layout.count, bool))]
+        # of several that one actuator has, one after the other; all actuators at once
+        turns = [_turns(owner) for owner in owners]
+        ways += [(2 + k, turn == p) for k, turn in enumerate(turns) for p in range(max(turn, default=-1) + 1)]
+        along = (np.array([way if k == i else np.zeros(x.shape) for i, way in ways]) for k, x in enumerate(values))
+        along = tuple(jnp.asarray(x, v.dtype) for x in along)
 
-    ones = np.ones(layout.count)
-    late, given = late_slopes(model, in_each(3, layout.commanded))
-    signal = jnp.concatenate([in_each(2, layout.owner), late], 1), given
-    partials = change(0, ones), change(1, ones), *signal
-    return moment, actuator_force(model, *values)[0], partials
+        def change(*way):
+            return jax.jvp(lambda *x: actuator_force(model, *x)[which], values, way)[1]
+
+        changes = iter(jax.vmap(change)(*along))
+        slopes, signals = [next(changes), next(changes)], []
+        for owner, turn in zip(owners, turns, strict=True):
+            each = [jnp.where(turn == p, pick(next(changes), owner), 0.0) for p in range(max(turn, default=-1) + 1)]
+            signals.append(sum(each) if each else jnp.zeros(0, v.dtype))
+        return _Actuators(moment, actuator_force(model, *values)[0], *slopes, *signals)
+
+    def in_signals(self, model: Model, weight: Array) -> tuple[Array, Array]:
+        """weight (k, n) times slopes: (k, na) in activations and (k, nu) in controls, which may arrive late."""
+        layout = model.actuators.layout
+        past, given = late_slopes(model, pick(weight, layout.commanded) * self.per_ctrl)
+        return jnp.concatenate([pick(weight, layout.owner) * self.per_act, past], -1), given
 
 
-def _of_signal(moment: Array, per_act: Array, per_ctrl: Array) -> tuple[Array, Array]:
-    """Slopes of momentᵀ force in activation (nv, na) and control (nv, nu)."""
-    return moment.T @ per_act, moment.T @ per_ctrl
+def _turns(owner: np.ndarray) -> np.ndarray:
+    """Which of its owner's (n,) each is, from 0 on."""
+    same = owner[:, None] == owner
+    return (same & np.tri(len(owner), k=-1, dtype=bool)).sum(1)

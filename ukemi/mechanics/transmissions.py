@@ -1,5 +1,6 @@
 """Transmissions: how long what an actuator pulls on is, and its moment arms."""
 
+from functools import partial
 from typing import cast
 
 import jax.numpy as jnp
@@ -9,15 +10,17 @@ from jax import Array
 from ukemi.maths import spatial
 from ukemi.maths.gathers import pick
 from ukemi.mechanics.kinematics import Kinematics, point_jacobian, site_frames
-from ukemi.mechanics.tendons.paths import tendon_lengths
+from ukemi.mechanics.tendons.paths import Lengths, tendon_lengths
 from ukemi.model.actuators import ActuatorLayout
 from ukemi.model.records import Model
 from ukemi.model.tree import BALL, FREE
 
 
-def transmission(model: Model, kin: Kinematics, q: Array, grips: Array | None = None) -> tuple[Array, Array]:
+def transmission(
+    model: Model, kin: Kinematics, q: Array, grips: Array | None = None, lengths: Lengths | None = None
+) -> tuple[Array, Array]:
     """Length (nout,) and moment (nout, nv) of every output of an actuator; grips: moments of those that grip, else
-    nothing touches.
+    nothing touches; lengths: of tendons, where known.
     """
     layout, tree = model.actuators.layout, model.tree
     kinds = np.array(layout.transmission)
@@ -28,7 +31,7 @@ def transmission(model: Model, kin: Kinematics, q: Array, grips: Array | None = 
         (_scalar_transmission, of_joint & (joint_type != FREE) & (joint_type != BALL)),
         (_ball_transmission, of_joint & (joint_type == BALL)),
         (_free_transmission, of_joint & (joint_type == FREE)),
-        (_tendon_transmission, at_tendons(layout)),
+        (partial(_tendon_transmission, lengths), at_tendons(layout)),
         (_site_transmission, (kinds == "site") & (layout.target[:, 1] < 0)),
         (_relative_transmission, (kinds == "site") & (layout.target[:, 1] >= 0)),
         (_crank_transmission, kinds == "slidercrank"),
@@ -202,7 +205,9 @@ def _crank_transmission(model: Model, kin: Kinematics, q: Array, index: np.ndarr
     return length * gear[:, 0], moment * gear
 
 
-def _tendon_transmission(model: Model, kin: Kinematics, q: Array, index: np.ndarray) -> tuple[Array, Array]:
+def _tendon_transmission(lengths: Lengths | None, model: Model, kin, q: Array, index: np.ndarray):
     tendon, gear = model.actuators.layout.target[index, 0], model.actuators.gear[index, 0]
-    length, moment = tendon_lengths(model, kin, q)
+    length, moment = lengths or tendon_lengths(model, kin, q)
+    if np.array_equal(tendon, np.arange(len(length))):
+        return length * gear, moment * gear[:, None]
     return length[tendon] * gear, moment[tendon] * gear[:, None]

@@ -45,8 +45,8 @@ def _external(scene: Scene) -> Array:
         return total
     along = tensions(scene)
     for pull in string_pulls(model, scene.kin):
-        force = along[pull.tendon][:, None] * pull.force
-        total += mix(bodies[:, None] == pull.body, _about_origin(pull.point, force, jnp.zeros_like(force)))
+        force = along[pull.tendon][:, None] * pull.force.T
+        total += mix(bodies[:, None] == pull.body, _about_origin(pull.point.T, force, jnp.zeros_like(force)))
     return total
 
 

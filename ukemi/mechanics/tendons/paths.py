@@ -4,18 +4,16 @@ A string does not stretch where it lies on a shape, and the way that it takes is
 changes with its straight parts alone: ∂L/∂q = Σ uᵀ (J(end) − J(start)), u: direction of the part.
 """
 
-from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from ukemi.maths import spatial
-from ukemi.maths.gathers import pick, pick_rows
+from ukemi.maths.gathers import mix, pick, pick_rows, placed_sums
 from ukemi.mechanics.kinematics import Kinematics, shared_reference, site_points
-from ukemi.mechanics.tendons.wrapping import wrap
+from ukemi.mechanics.tendons.wrapping import Ways, ways
 from ukemi.model.records import Model
 
 
@@ -32,13 +30,40 @@ class Ends(NamedTuple):
     tendon: np.ndarray  # (n,)
     body: np.ndarray  # (n,)
     base: np.ndarray  # (n,) the other body
-    point: Array  # (n, 3)
-    force: Array  # (n, 3) by which the length grows with the point's motion relative to the base
+    point: Array  # (3, n)
+    force: Array  # (3, n) by which the length grows with the point's motion relative to the base
+
+
+class Part(NamedTuple):
+    """Spans of strings of one kind, and what they come to."""
+
+    spans: np.ndarray  # (n, 6) as in the layout
+    share: Array  # (n,) of what counts of a length or pull: what the pulley before says
+    length: Array  # (n,)
+    ends: Ends  # one of each span, or first all first and then all second ones of those with a shape in between
+    shapes: "Shapes | None"
+
+
+class Shapes(NamedTuple):
+    """What spans have in between."""
+
+    mat: Array  # (3, 3, n) rotations
+    sphere: np.ndarray  # (n,) bool
+    ways: Ways
 
 
 def tendon_lengths(model: Model, kin: Kinematics, q: Array) -> Lengths:
     """Lengths and moment arms at q."""
-    length, moment = _strings(model, kin)
+    return lengths_of(model, kin, q, strings(model, kin))
+
+
+def lengths_of(model: Model, kin: Kinematics, q: Array, parts: list[Part]) -> Lengths:
+    """The same where the strings are known."""
+    tendon, dtype = np.arange(len(model.tendons.layout.names))[:, None], kin.S.dtype
+    length = jnp.zeros(len(tendon), dtype)
+    for part in parts:
+        length = length + mix((part.spans[:, 0] == tendon), part.length)
+    moment = _string_moments(model, kin, parts)
     if not len(model.tendons.layout.terms):
         return Lengths(length, moment)
     sums, of_joints = _sums(model)
@@ -48,8 +73,11 @@ def tendon_lengths(model: Model, kin: Kinematics, q: Array) -> Lengths:
 
 def tendon_moments(model: Model, kin: Kinematics) -> Array:
     """Moment arms (nt, nv) alone."""
+    moment = _string_moments(model, kin, strings(model, kin))
+    if not len(model.tendons.layout.terms):
+        return moment
     sums, of_joints = _sums(model)
-    return _strings(model, kin)[1] + sums @ of_joints
+    return moment + sums @ of_joints
 
 
 def _sums(model: Model) -> tuple[Array, Array]:
@@ -59,24 +87,12 @@ def _sums(model: Model) -> tuple[Array, Array]:
     return sums, (tree.joint_dof[layout.terms[:, 1]][:, None] == np.arange(tree.nv)).astype(sums.dtype)
 
 
-def _strings(model: Model, kin: Kinematics) -> tuple[Array, Array]:
-    """Lengths (nt,) and moment arms (nt, nv) of tendons from site to site, zero of sums."""
-    nt, dtype = len(model.tendons.layout.names), kin.S.dtype
-    length, moment = jnp.zeros(nt, dtype), jnp.zeros((nt, model.nv), dtype)
-    for spans, function in parts(model):
-        size, ends = function(model, kin, spans)
-        length = length + _sum(spans[:, 0], size, nt)
-        moment = moment + _sum(ends.tendon, _moments(model, kin, ends), nt)
-    return length, moment
-
-
-def parts(model: Model) -> Iterator[tuple[np.ndarray, Callable]]:
-    """Spans without a shape in between, and with one, and what gives their lengths (n,) and ends."""
+def strings(model: Model, kin: Kinematics) -> list[Part]:
+    """Spans without a shape in between, and with one."""
     spans = model.tendons.layout.spans
     wraps = spans[:, 3] >= 0
-    for own, function in ((spans[~wraps], straight), (spans[wraps], wrapped)):
-        if len(own):
-            yield own, function
+    kinds = (spans[~wraps], _straight), (spans[wraps], _wrapped)
+    return [function(model, kin, own) for own, function in kinds if len(own)]
 
 
 def between(model: Model, ends: Ends) -> np.ndarray:
@@ -85,9 +101,41 @@ def between(model: Model, ends: Ends) -> np.ndarray:
     return moves[ends.body] - moves[ends.base]
 
 
+class Crossings(NamedTuple):
+    """Dofs between an end's body and base, one after the other: few have any, and those that have have few."""
+
+    end: np.ndarray  # (m,)
+    dof: np.ndarray  # (m,)
+    sign: np.ndarray  # (m,) that of `between`
+    turn: Array  # (3, m) axes about which the end turns
+    move: Array  # (3, m) and velocity of its point, if it moved with the body alone
+
+    @staticmethod
+    def of(model: Model, kin: Kinematics, ends: Ends) -> "Crossings":
+        """Those of ends."""
+        apart = between(model, ends)
+        end, dof = np.nonzero(apart)
+        origin, S = shared_reference(model.tree, kin)
+        S = pick(S.T, dof)
+        move = S[3:] + spatial.columns_cross(S[:3], pick(ends.point - origin[:, None], end))
+        return Crossings(end, dof, apart[end, dof], *spatial.materialize((S[:3], move)))
+
+
+def _string_moments(model: Model, kin: Kinematics, parts: list[Part]) -> Array:
+    """Moment arms (nt, nv) of tendons from site to site, zero of sums."""
+    shape = len(model.tendons.layout.names), model.nv
+    values: list[Array] = [jnp.zeros(0, kin.S.dtype)]
+    places = [np.zeros(0, int)]
+    for part in parts:
+        over = Crossings.of(model, kin, part.ends)
+        values.append((pick(part.ends.force, over.end) * over.move).sum(0) * over.sign)
+        places.append(part.ends.tendon[over.end] * model.nv + over.dof)
+    return placed_sums(jnp.concatenate(values), np.concatenate(places), int(np.prod(shape))).reshape(shape)
+
+
 def string_pulls(model: Model, kin: Kinematics) -> list[Ends]:
     """Where strings pull on bodies, each end twice: on its body, and along the same line on the base."""
-    ends = [function(model, kin, spans)[1] for spans, function in parts(model)]
+    ends = [part.ends for part in strings(model, kin)]
     return ends + [Ends(e.tendon, e.base, e.body, e.point, -e.force) for e in ends]
 
 
@@ -104,11 +152,7 @@ def moved_dofs(model: Model) -> np.ndarray:
     return out
 
 
-def _sum(owner: np.ndarray, rows: Array, n: int) -> Array:
-    return (owner == np.arange(n)[:, None]).astype(rows.dtype) @ rows
-
-
-def shares(model: Model, spans: np.ndarray) -> Array:
+def _shares(model: Model, spans: np.ndarray) -> Array:
     """By what lengths and pulls of spans (n,) are divided: what the pulley before them says."""
     pulley = spans[:, 5]
     if (pulley < 0).all():
@@ -116,55 +160,27 @@ def shares(model: Model, spans: np.ndarray) -> Array:
     return jnp.where(pulley < 0, 1.0, 1 / model.tendons.divisor[np.maximum(pulley, 0)])
 
 
-def straight(model: Model, kin: Kinematics, spans: np.ndarray) -> tuple[Array, Ends]:
-    """Lengths (n,) and ends of spans without a shape in between."""
+def _straight(model: Model, kin: Kinematics, spans: np.ndarray) -> Part:
+    """Spans without a shape in between."""
     tendon, a, b = spans[:, :3].T
-    x, y, share = site_points(model, kin, a), site_points(model, kin, b), shares(model, spans)
-    size, along = leg(x, y)
-    body = model.sites.layout.body
-    return size * share, Ends(tendon, body[b], body[a], y, along * share[:, None])
+    x, y = spatial.materialize((site_points(model, kin, a).T, site_points(model, kin, b).T))
+    size, share = spatial.safe_norm((y - x).T), _shares(model, spans)
+    along, body = (y - x) / jnp.where(size == 0, 1.0, size), model.sites.layout.body
+    return Part(spans, share, size * share, Ends(tendon, body[b], body[a], y, along * share), None)
 
 
-def wrapped(model: Model, kin: Kinematics, spans: np.ndarray) -> tuple[Array, Ends]:
-    """The same of spans with a shape in between, which both ends pull against."""
-    tendon, a, b, geom = spans[:, :4].T
-    mat, p, shape = in_shapes(model, kin, spans)
-    share, body, on = shares(model, spans), model.sites.layout.body, model.geoms.layout.body[geom]
-    total, force = jax.vmap(way)(p, *shape)
-    force = jnp.moveaxis(spatial.apply(mat[:, None], force), 1, 0) * share[:, None]
-    sites = np.concatenate([a, b])
-    ends = np.tile(tendon, 2), body[sites], np.tile(on, 2), site_points(model, kin, sites), lax.collapse(force, 0, 2)
-    return total * share, Ends(*ends)
-
-
-def in_shapes(model: Model, kin: Kinematics, spans: np.ndarray) -> tuple[Array, Array, tuple]:
-    """Rotations (n, 3, 3) of the shapes in between, both ends (n, 2, 3) as seen there, and what `wrap` asks besides."""
-    _, a, b, geom, side, _ = spans.T
+def _wrapped(model: Model, kin: Kinematics, spans: np.ndarray) -> Part:
+    """Spans with a shape in between, which both ends pull against."""
+    tendon, a, b, geom, side, _ = spans.T
+    body, share, on = model.sites.layout.body, _shares(model, spans), model.geoms.layout.body[geom]
     local = spatial.pose(spatial.quat_to_mat(model.geoms.quat[geom]), model.geoms.pos[geom])
-    X = spatial.compose(pick_rows(kin.X, model.geoms.layout.body[geom]), local)
-    points = jnp.stack([site_points(model, kin, s) for s in (a, b, np.maximum(side, 0))], 1)
-    p = spatial.apply(X[:, None, :3, :3].mT, points - X[:, None, :3, 3])
+    X = jnp.moveaxis(spatial.compose(pick_rows(kin.X, on), local), 0, -1)
+    sites = (site_points(model, kin, s).T for s in (a, b, np.maximum(side, 0)))
+    X, *points = spatial.materialize((X, *sites))
+    mat, seen = X[:3, :3], [((x - X[:3, 3])[:, None] * X[:3, :3]).sum(0) for x in points]
     sphere = np.array([model.geoms.layout.type[g] == "sphere" for g in geom.tolist()])
-    return X[:, :3, :3], p[:, :2], (model.geoms.size[geom, 0], p[:, 2], sphere, side >= 0)
-
-
-def way(p: Array, radius: Array, side: Array, round_: Array, sided: Array) -> tuple[Array, Array]:
-    """Length of a string between p (2, 3), and its slopes (2, 3) in these."""
-    found = wrap(p, radius, side, round_, sided)
-    met = found.touches
-    ahead = jnp.where(met, jnp.stack([found.first, found.last]), p[::-1])
-    size, along = leg(ahead, p)
-    return jnp.where(met, size.sum() + found.length, size[0]), along
-
-
-def leg(x: Array, y: Array) -> tuple[Array, Array]:
-    """Length and direction of straight parts; none where both ends are one point."""
-    size = spatial.safe_norm(y - x)
-    return size, (y - x) / jnp.where(size == 0, 1.0, size)[..., None]
-
-
-def _moments(model: Model, kin: Kinematics, ends: Ends) -> Array:
-    """Generalised forces (n, nv) of the ends."""
-    origin, S = shared_reference(model.tree, kin)
-    wrench = jnp.concatenate([spatial.cross(ends.point - origin, ends.force), ends.force], -1)
-    return (wrench @ S.T) * between(model, ends).astype(S.dtype)
+    found = ways(jnp.stack(seen[:2]), model.geoms.size[geom, 0], seen[2], sphere, side >= 0)
+    force = (mat * found.slope[:, None]).sum(2) * share
+    places = np.tile(tendon, 2), body[np.concatenate([a, b])], np.tile(on, 2)
+    ends = Ends(*places, jnp.concatenate(points[:2], 1), jnp.concatenate([*force], 1))
+    return Part(spans, share, found.length * share, ends, Shapes(mat, sphere, found))

@@ -1,9 +1,12 @@
-"""How a string goes around a sphere or a cylinder, or through one as through a ring.
+"""How strings go around spheres and cylinders, or through them as through rings.
 
 A sphere is met in the plane of its centre and both ends, a cylinder in the plane across its axis, where the string is
 the shortest way around a circle; along the cylinder it climbs evenly. As in MuJoCo, a side site outside the shape says
 which way round the string goes, and one inside says that it goes through: the string then bends at one point of the
 circle, where both ends leave at the same angle.
+
+All strings are looked at at once: they are the last axis of every array, over which XLA's CPU loops vectorise, and the
+coordinates are the axis before it.
 """
 
 from typing import NamedTuple
@@ -13,112 +16,182 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.maths import spatial
+from ukemi.maths.spatial import columns_across, columns_cross
 
 NEWTON = 4  # steps towards a bend, which leave an error of 1e-6 rad at the most
 POLISH = 2  # more steps, differentiated: the first brings first derivatives of the root, the second those up to third
-
-
-class Wrap(NamedTuple):
-    """What a string between two points does at a shape."""
-
-    touches: Array  # () bool
-    first: Array  # (3,) where it comes to rest on the shape, in its frame
-    last: Array  # (3,) where it takes off
-    length: Array  # () in between
+UP = np.array([0.0, 0.0, 1.0])[:, None]
 
 
 class Flat(NamedTuple):
-    """The same at a circle about the origin."""
+    """Strings at circles about the origin: two straight legs, and what lies on the circle between them."""
 
-    touches: Array
-    first: Array  # (2,)
-    last: Array  # (2,)
-    length: Array
+    touches: Array  # (n,) bool
+    reach: Array  # (2, n) lengths of the legs
+    along: Array  # (2, 2, n) their directions, outwards, leg by leg
+    arc: Array  # (n,) in between
+    swing: Array  # (2, n) how far each leg turns as the point of a ring moves on along the circle, else zero
+    give: Array  # (n,) by how much it moves on as legs pull it there, else zero
 
 
-def wrap(p: Array, radius: Array, side: Array, round_: Array, sided: Array) -> Wrap:
-    """The way of a string between two points p (2, 3) at a shape, all in its frame; round_: a sphere, else a cylinder.
+class Ways(NamedTuple):
+    """Strings between two points each, in the frames of the shapes that they may touch."""
 
-    side: (3,) the side site, which counts where `sided`.
+    touches: Array  # (n,) bool
+    length: Array  # (n,)
+    slope: Array  # (2, 3, n) of the length in both ends
+    axes: Array  # (2, 3, n) of the plane that the string is in, seen along a cylinder's axis
+    ends: Array  # (2, 2, n) in these axes
+    flat: Flat
+    rise: Array  # (n,) along a cylinder, per length in the plane
+
+
+class Bending(NamedTuple):
+    """Second derivatives of lengths in both ends: the sum over k of stiff rowᵀ row."""
+
+    rows: Array  # (k, 2, 3, n)
+    stiff: Array  # (k, n)
+
+
+def ways(p: Array, radius: Array, side: Array, round_: np.ndarray, sided: np.ndarray) -> Ways:
+    """Strings between points p (2, 3, n) at shapes; round_ (n,): spheres, else cylinders; side (3, n): side sites,
+    which count where `sided` (n,).
     """
-    axes = jnp.where(round_, _plane(p), np.eye(2, 3))  # (2, 3)
-    d, inside = spatial.apply(axes, p), sided & (side @ side < radius**2)
-    around = _around(d, jnp.where(inside, 0.0, axes @ side), radius, sided & ~inside)
-    flat = jax.tree.map(lambda x, y: jnp.where(inside, x, y), _through(d, radius), around)
-    # along the axis of a cylinder
-    legs = jnp.stack([_norm(d[0] - flat.first), flat.length, _norm(d[1] - flat.last)])
-    total = legs.sum()
+    axes = jnp.where(round_, _plane(p), np.eye(2, 3)[..., None])
+    d = _inner(axes, p[:, None])
+    inside = sided & (_dot(side, side) < radius**2)
+    around = _around(d, jnp.where(inside, 0.0, _inner(axes, side)), radius, sided & ~inside)
+    flat = jax.tree.map(lambda x, y: jnp.where(inside, x, y), _through(d, radius), around) if sided.any() else around
+    total = flat.reach.sum(0) + flat.arc
     rise = jnp.where(round_, 0.0, p[1, 2] - p[0, 2]) / jnp.where(total == 0, 1.0, total)
-    start = jnp.where(round_, 0.0, p[0, 2])
-    up = jnp.array([0.0, 0.0, 1.0], p.dtype)
-    first = flat.first @ axes + (start + rise * legs[0]) * up
-    last = flat.last @ axes + (start + rise * (legs[0] + legs[1])) * up
-    ok = flat.touches & (jnp.abs(p).max(-1) > 0).all()
-    return Wrap(ok, first, last, jnp.where(ok, flat.length * jnp.sqrt(1 + rise**2), 0.0))
+    slant = jnp.sqrt(1 + rise**2)
+    slope = (_in_space(axes, flat.along) + rise * UP * np.array([-1.0, 1.0])[:, None, None]) / slant
+    apart = p[1] - p[0]
+    size = _norm(apart)
+    straight = apart / jnp.where(size == 0, 1.0, size)
+    met = flat.touches & (jnp.abs(p).max(1) > 0).all(0)
+    slope = jnp.where(met, slope, jnp.stack([-straight, straight]))
+    return Ways(met, jnp.where(met, total * slant, size), slope, axes, d, flat, rise)
+
+
+def bending(way: Ways, round_: np.ndarray) -> Bending:
+    """How strings give way across themselves, where they touch their shapes and where they do not.
+
+    A leg turns about the point at which it leaves a shape; that of a ring gives way, too. A cylinder's length is that
+    of a right triangle, climb over way around. For ends that leave the plane of a sphere by angles α and β, the angle
+    G at the centre changes in second order by (cos G (α² + β²) − 2 α β) / sin G, and their distances ρ by α² ρ.
+    """
+    flat, none = way.flat, jnp.zeros_like(way.slope[0])
+    slant, turned = jnp.sqrt(1 + way.rise**2), _in_space(way.axes, _quarter(flat.along))
+    climb = (way.rise * _in_space(way.axes, flat.along) + UP * np.array([1.0, -1.0])[:, None, None]) / slant
+    d, square = way.ends, _dot(way.ends, way.ends)
+    off = columns_cross(way.axes[0], way.axes[1]) / jnp.sqrt(jnp.where(square > 0, square, 1.0))[:, None]
+    sine, cosine = _area(d[0], d[1]), _dot(d[0], d[1])
+    torque = _area(d[1], flat.along[1]) / jnp.where(sine == 0, 1.0, sine)  # ∂length/∂G / sin G, less ρ₀ ρ₁
+    both = torque * jnp.sqrt(square[0] * square[1])
+    each = torque * cosine - both + _dot(d, flat.along)
+    touching = jnp.stack(
+        [
+            *(jnp.stack([turned[0], none]), jnp.stack([none, turned[1]]), flat.swing[:, None] * turned),
+            *(jnp.where(round_, jnp.stack([off[0], none]), climb), jnp.stack([none, off[1]])),
+            jnp.stack([off[0], -off[1]]),
+        ]
+    )
+    length = jnp.where(way.length > 0, way.length, 1.0)
+    reach = jnp.where(way.touches, flat.reach, length)
+    on_shape = jnp.where(round_, jnp.stack([*each, both]), jnp.stack([1 / length, *jnp.zeros_like(reach)]))
+    across = columns_across(way.slope[1])
+    free = jnp.stack([jnp.stack([-x, x]) for x in across])
+    rows = jnp.concatenate([jnp.where(way.touches, touching[:2], free), touching[2:]])
+    stiff = jnp.concatenate([-flat.give[None] / slant, on_shape])
+    stiff = jnp.concatenate([1 / (reach * jnp.where(way.touches, slant, 1.0)), jnp.where(way.touches, stiff, 0.0)])
+    return Bending(rows, jnp.where(way.length > 0, stiff, 0.0))
+
+
+# ---- in the plane ----------------------------------------------------------------------------------------------------
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return (a * b).sum(-2)
+
+
+def _inner(axes: Array, x: Array) -> Array:
+    """Coordinates (..., 2, n) of vectors (..., 3, n) or (..., 1, 3, n) along axes (2, 3, n)."""
+    return (axes * x).sum(-2)
+
+
+def _in_space(axes: Array, x: Array) -> Array:
+    """Vectors (..., 3, n) with coordinates (..., 2, n) along axes (2, 3, n)."""
+    return x[..., :1, :] * axes[0] + x[..., 1:, :] * axes[1]
+
+
+def _area(a: Array, b: Array) -> Array:
+    return a[..., 0, :] * b[..., 1, :] - a[..., 1, :] * b[..., 0, :]
+
+
+def _quarter(x: Array) -> Array:
+    """Vectors (..., 2, n) turned by a quarter."""
+    return jnp.stack([-x[..., 1, :], x[..., 0, :]], -2)
 
 
 def _norm(x: Array) -> Array:
-    return spatial.safe_norm(x)
+    """Length of vectors (..., k, n), with derivative zero at the origin."""
+    square = _dot(x, x)
+    zero = square == 0
+    return jnp.where(zero, 0.0, jnp.sqrt(jnp.where(zero, 1.0, square)))
 
 
 def _unit(x: Array) -> Array:
-    size = spatial.safe_norm(x)[..., None]
+    size = _norm(x)[..., None, :]
     return x / jnp.where(size == 0, 1.0, size)
 
 
 def _plane(p: Array) -> Array:
-    """Axes (2, 3) of the plane through the origin and both points; of one such plane where these are on a line."""
+    """Axes (2, 3, n) of the plane through the origin and both points; of one such plane where these are on a line."""
     along = _unit(p[0])
-    normal = spatial.cross(p[0], p[1])
-    line = normal @ normal <= 1e-30
-    other = spatial.cross(along, 1.0 * (np.arange(3) != jnp.argmax(jnp.abs(along))))
+    normal = columns_cross(p[0], p[1])
+    line = _dot(normal, normal) <= 1e-30
+    other = columns_cross(along, 1.0 * (np.arange(3)[:, None] != jnp.argmax(jnp.abs(along), 0)))
     normal = _unit(jnp.where(line, other, normal))
-    return jnp.stack([along, spatial.cross(normal, along)])
+    return jnp.stack([along, columns_cross(normal, along)])
 
 
-def _around(d: Array, side: Array, radius: Array, sided: Array) -> Flat:
+def _around(d: Array, side: Array, radius: Array, sided: Array | np.ndarray) -> Flat:
     """Around a circle, on the side of `side` where that counts, else the shorter way."""
-    square, apart = (d * d).sum(-1), d[1] - d[0]
+    square, apart = _dot(d, d), d[1] - d[0]
     outside = square > radius**2
-    length = apart @ apart
-    share = jnp.clip(-(apart @ d[0]) / jnp.where(length > 0, length, 1.0), 0.0, 1.0)
+    length = _dot(apart, apart)
+    share = jnp.clip(-_dot(apart, d[0]) / jnp.where(length > 0, length, 1.0), 0.0, 1.0)
     nearest = d[0] + share * apart
     # a string beside the circle is free unless it passes behind it, seen from the side site
-    beyond, turns = jnp.stack([_area(side, d[0]), _area(side, d[1])]), _area(d[0], d[1])
+    beyond, turns = _area(side, d), _area(d[0], d[1])
     behind = (beyond[0] * beyond[1] < 0) & (turns * (beyond[1] - beyond[0]) < 0)
-    free = (nearest @ nearest > radius**2) & (~sided | ~behind)
-    reach = jnp.sqrt(jnp.where(outside, square - radius**2, 1.0))  # of the straight parts
-    square = jnp.where(outside, square, 1.0)
-
-    def way(sign):
-        """Clockwise for 1, the other way round for −1."""
-        quarter = sign * jnp.stack([jnp.stack([d[0, 1], -d[0, 0]]), jnp.stack([-d[1, 1], d[1, 0]])])
-        at = radius * (radius * d + reach[:, None] * quarter) / square[:, None]
-        crosses = _cross(d[0], at[0], d[1], at[1])
-        turn = -sign * jnp.arctan2(_area(*at), at[0] @ at[1])
-        turn = jnp.where(turn < -1e-9, turn + 2 * np.pi, turn)  # where it just touches, rounding is no full turn
-        gap = at[0] - at[1]
-        good = jnp.where(sided, _unit(at.sum(0)) @ side, -(gap @ gap))
-        return at, crosses, turn, jnp.where(crosses, -1e4, good)
-
-    (one, crossed, turn, good), (two, crossed_two, turn_two, good_two) = way(1.0), way(-1.0)
-    first = good > good_two
-    at, turn = jnp.where(first, one, two), jnp.where(first, turn, turn_two)
-    ok = outside.all() & ~free & ~jnp.where(first, crossed, crossed_two) & (length > 0) & (radius > 0)
-    return Flat(ok, at[0], at[1], radius * turn)
-
-
-def _area(a: Array, b: Array) -> Array:
-    return a[0] * b[1] - a[1] * b[0]
+    free = (_dot(nearest, nearest) > radius**2) & (~sided | ~behind)
+    reach = jnp.sqrt(jnp.where(outside, square - radius**2, 1.0))
+    square = jnp.where(outside, square, 1.0)[:, None]
+    # clockwise, and the other way round
+    ahead = _quarter(d) * np.array([-1.0, 1.0])[:, None, None]
+    quarter = jnp.stack([ahead, -ahead])
+    at = radius * (radius * d + reach[:, None] * quarter) / square
+    crosses = _cross(d[0], at[:, 0], d[1], at[:, 1])
+    gap = at[:, 0] - at[:, 1]
+    good = jnp.where(sided, _dot(_unit(at[:, 0] + at[:, 1]), side), -_dot(gap, gap))
+    good = jnp.where(crosses, -1e4, good)
+    first = good[0] > good[1]
+    at, quarter = (jnp.where(first, x[0], x[1]) for x in (at, quarter))
+    turn = jnp.where(first, -1.0, 1.0) * jnp.arctan2(_area(at[0], at[1]), _dot(at[0], at[1]))
+    turn = jnp.where(turn < -1e-9, turn + 2 * np.pi, turn)  # where it just touches, rounding is no full turn
+    ok = outside.all(0) & ~free & ~jnp.where(first, crosses[0], crosses[1]) & (length > 0) & (radius > 0)
+    along = (reach[:, None] * d - radius * quarter) / square
+    return Flat(ok, reach, along, radius * turn, jnp.zeros_like(reach), jnp.zeros_like(turn))
 
 
 def _cross(a: Array, b: Array, c: Array, d: Array) -> Array:
     """Whether the segments a b and c d meet."""
     u, w, between = b - a, d - c, a - c
-    det = w[1] * u[0] - w[0] * u[1]
+    det = _area(u, w)
     safe = jnp.where(jnp.abs(det) < 1e-15, 1.0, det)
-    s, t = (w[0] * between[1] - w[1] * between[0]) / safe, (u[0] * between[1] - u[1] * between[0]) / safe
+    s, t = _area(w, between) / safe, _area(u, between) / safe
     return (jnp.abs(det) >= 1e-15) & (s >= 0) & (s <= 1) & (t >= 0) & (t <= 1)
 
 
@@ -126,34 +199,66 @@ def _through(d: Array, radius: Array) -> Flat:
     """Through a circle: where a straight way would miss it, the string bends at one point of it.
 
     With φ the angle between a leg and the radius of that point, those of legs sum up to that between the ends:
-    2 φ = asin(A sin φ) + asin(B sin φ) + G, A = r/|d₀|, B = r/|d₁|.
+    2 φ = asin(A sin φ) + asin(B sin φ) + G, A = r/|d₀|, B = r/|d₁|. Angles are kept as complex numbers of length one.
     """
-    size, apart = _norm(d), d[1] - d[0]
-    outside = (size > radius).all() & (radius > 0)
-    square = apart @ apart
-    share = -(apart @ d[0]) / jnp.where(square > 0, square, 1.0)
+    square, apart = _dot(d, d), d[1] - d[0]
+    outside = (square > radius**2).all(0) & (radius > 0)
+    length = _dot(apart, apart)
+    share = -_dot(apart, d[0]) / jnp.where(length > 0, length, 1.0)
     nearest = d[0] + share * apart
-    met = (share > 0) & (share < 1) & (nearest @ nearest <= radius**2)
-    ratio = jnp.where(outside, radius / jnp.where(outside, size, 1.0), 0.5)
-    turn, along = _area(*d), d[0] @ d[1]
-    flat = turn == 0  # the derivative of the angle between ends on one ray has two signs
-    G = jnp.arctan2(jnp.abs(jnp.where(flat, 0.0, turn)), jnp.where(flat & (along == 0), 1.0, along))
-
-    def newton(phi, ratio, G):
-        x = ratio * jnp.sin(phi)
-        slope = (ratio * jnp.cos(phi) / jnp.sqrt(1 - x**2)).sum() - 2
-        return jnp.clip(phi - (jnp.arcsin(x).sum() - 2 * phi + G) / slope, 0.0, np.pi / 2)
-
-    # the root if both ends are equally far
-    fixed, half = lax.stop_gradient((ratio, G)), lax.stop_gradient(G) / 2
-    phi = jnp.clip(jnp.arctan2(jnp.sin(half), jnp.cos(half) - fixed[0].mean()), 0.0, np.pi / 2)
+    met = (share > 0) & (share < 1) & (_dot(nearest, nearest) <= radius**2)
+    size = jnp.sqrt(jnp.where(outside, square, 1.0))
+    ratio, ray = jnp.where(outside, radius / size, 0.5), d / size[:, None]
+    turn, cosine = _area(ray[0], ray[1]), _dot(ray[0], ray[1])
+    G = jnp.stack([cosine, jnp.abs(turn)])
+    # where both ends are equally far, tan φ = sin(G/2) / (cos(G/2) − A)
+    fixed, ratios = lax.stop_gradient(ray), lax.stop_gradient(ratio)
+    half = jnp.stack([_norm(fixed[0] + fixed[1]) / 2 - ratios.mean(0), _norm(fixed[0] - fixed[1]) / 2])
+    phi = _within_quarter(_unit(half))
     for _ in range(NEWTON):
-        phi = newton(phi, *fixed)
+        phi = _towards_bend(phi, ratios, lax.stop_gradient(G))
     for _ in range(POLISH):
-        phi = newton(phi, ratio, G)
-    back = jnp.where(turn < 0, -1.0, 1.0) * (phi - jnp.arcsin(ratio[0] * jnp.sin(phi)))
-    cos, sin, ray = jnp.cos(back), jnp.sin(back), _unit(d[0])
-    bend = radius * jnp.stack([cos * ray[0] - sin * ray[1], sin * ray[0] + cos * ray[1]])
-    mean = radius * _unit(d.sum(0))
-    at = jnp.where(jnp.cos(G) > 1 - 1e-15, mean, bend)  # both ends on one ray
-    return Flat(outside & ~met & (jnp.cos(G) > -1 + 1e-15), at, at, jnp.zeros((), d.dtype))
+        phi = _towards_bend(phi, ratio, G)
+    sine = ratio[0] * phi[1]
+    back = _product(phi, jnp.stack([jnp.sqrt(1 - sine**2), -sine])) * jnp.stack([jnp.ones_like(turn), _sign(turn)])
+    beside = jnp.abs(turn) < 4.5e-8  # both ends on one ray, or on opposite ones
+    bend = jnp.where(beside, _unit(d.sum(0)), _product(back, ray[0]))
+    legs = d - radius * bend
+    reach = _norm(legs)
+    along = legs / jnp.where(reach == 0, 1.0, reach)[:, None]
+    # as the point moves on along the circle: turns of the legs, and how that is resisted
+    swing = radius * _dot(_quarter(along), _quarter(bend)) / jnp.where(reach == 0, 1.0, reach)
+    resisted = radius * (swing * _dot(_quarter(along), _quarter(bend)) + _dot(along, bend)).sum(0)
+    give = 1 / jnp.where(resisted == 0, 1.0, resisted)
+    ok = outside & ~met & ~(beside & (cosine < 0))
+    return Flat(ok, reach, along, jnp.zeros_like(turn), swing, give)
+
+
+def _sign(x: Array) -> Array:
+    return jnp.where(x < 0, -1.0, 1.0)
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Of complex numbers (2, n)."""
+    return jnp.stack([a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]])
+
+
+def _within_quarter(z: Array) -> Array:
+    """Angles within a quarter turn, from zero on."""
+    z = jnp.where(z[0] < 0, np.array([0.0, 1.0])[:, None], z)
+    return jnp.where(z[1] < 0, np.array([1.0, 0.0])[:, None], z)
+
+
+def _towards_bend(phi: Array, ratio: Array, G: Array) -> Array:
+    """A step of Newton's method for the angle between leg and radius, as complex numbers."""
+    cos, sin = phi
+    x = ratio * sin
+    root = jnp.sqrt(1 - x**2)
+    legs = _product(jnp.stack([root[0], x[0]]), jnp.stack([root[1], x[1]]))
+    twice = jnp.stack([cos**2 - sin**2, -2 * sin * cos])
+    off = _product(_product(legs, twice), G)[1]
+    off = off * (1 + off**2 / 6)  # the angle, of at most 0.6, from its sine
+    step = -off / ((ratio * cos / root).sum(0) - 2)
+    tangent = step / 2 * (1 + step**2 / 12)  # of half of it
+    turned = _product(phi, jnp.stack([1 - tangent**2, 2 * tangent])) / (1 + tangent**2)
+    return _within_quarter(turned)
