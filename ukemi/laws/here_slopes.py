@@ -63,12 +63,14 @@ def columns_of(function, here: Here) -> ForceSlopes:
 
 
 def moving(function, here: Here):
-    """`function` of a change of position (tangent space), of velocity, activation and control; and where these are."""
+    """`function` of a change of position (tangent space), of velocity, activation and control, and of more; and where
+    these are.
+    """
 
-    def moved(shift, v, act, ctrl):
+    def moved(shift, v, act, ctrl, *more):
         kin = jax.tree.map(jnp.add, here.kin, carry(here.model, here.kin, shift))
         q = here.q + coordinate_rate(here.model.tree, here.q, shift)
         inputs = dataclasses.replace(here.inputs, ctrl=ctrl)
-        return function(here._replace(kin=kin, q=q, v=v, act=act, inputs=inputs))
+        return function(here._replace(kin=kin, q=q, v=v, act=act, inputs=inputs), *more)
 
     return moved, (jnp.zeros_like(here.v), here.v, here.act, cast(Array, here.inputs.ctrl))

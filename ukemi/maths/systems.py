@@ -58,6 +58,21 @@ def factored(A: Array) -> Callable[[Array], Array]:
     return lambda b: U_inverse @ (L_inverse @ b)
 
 
+def factored_as_it_stands(A: Array) -> Callable[[Array], Array]:
+    """The same in a third of the time, without pivoting, of A whose symmetric part is positive definite."""
+    if not 0 < len(A) <= SMALL:
+        return factored(A)
+    rows = np.arange(len(A))
+
+    def pivot(k, T):
+        factor = jnp.where(rows > k, T[:, k] / T[k, k], 0.0)
+        return T - factor[:, None] * T[k]
+
+    T = lax.fori_loop(0, len(A), pivot, jnp.concatenate([A, jnp.eye(len(A), dtype=A.dtype)], -1))
+    U_inverse, L_inverse = _inverse_of_upper(T[:, : len(A)]), T[:, len(A) :]
+    return lambda b: U_inverse @ (L_inverse @ b)
+
+
 def _eliminated(A: Array) -> tuple[Array, Array]:
     """U and L⁻¹ P of P A = L U. Rows stay where they are until the end; what has been a pivot is left alone."""
     n = len(A)

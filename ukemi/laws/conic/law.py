@@ -34,7 +34,7 @@ from ukemi.laws.conic.room import with_room
 from ukemi.laws.conic.slopes import jacobian
 from ukemi.laws.conic.unknowns import Known, Path, Point
 from ukemi.laws.here import Here, here_at, net_forces
-from ukemi.laws.here_slopes import columns_of
+from ukemi.laws.here_slopes import moving
 from ukemi.laws.integrators import Moved, advance_slopes, moved_activation
 from ukemi.laws.memory import remember
 from ukemi.laws.method import Loads, Method, columns
@@ -145,10 +145,13 @@ class Conic(Method):
         kinds = self._kinds(here.model)
 
         def more(slopes: Array) -> Array:
-            shift = lambda here, v: self._displacement(here, guide, v, known)  # noqa: E731
-            back = shift(here, z.v)
-            by_start = jnp.concatenate(columns_of(lambda here: shift(here, z.v), here), -1)
-            change = by_start + jax.jacfwd(lambda v: shift(here, v))(z.v) @ slopes[nv : 2 * nv]
+            def shift(here: Here, v: Array) -> tuple[Array, Array]:
+                back = self._displacement(here, guide, v, known)
+                return back, back
+
+            shifted, start = moving(shift, here)
+            (*by_start, by_v), back = jax.jacfwd(shifted, argnums=range(5), has_aux=True)(*start, z.v)
+            change = jnp.concatenate(by_start, -1) + by_v @ slopes[nv : 2 * nv]
             one = jnp.ones((), back.dtype)
             carried, turned = integrate_slopes(tree, back, one)
             return jnp.concatenate([carried @ slopes[:nv] + turned @ change, slopes[nv:]])

@@ -13,7 +13,7 @@ from jax import Array
 from ukemi.laws.conic import cones
 from ukemi.laws.conic.cones import Cones, Elimination, Layout, owned
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Point
-from ukemi.maths.systems import factored
+from ukemi.maths.systems import factored, factored_as_it_stands
 from ukemi.mechanics.articulated import Articulated
 
 LOOSE = 1e-10  # by how much redundant equalities yield, relative to their mobility; Newton's iterations take it back
@@ -113,7 +113,10 @@ def solver(system: System, *, refined: bool = False) -> Callable[[Imbalance], tu
     """
     layout, point, head, asked, (heads, rubs), slopes, found, M, matrix = system
     nv = slopes.gap.shape[1]
-    solve = matrix.factored() if isinstance(matrix, Articulated) else factored(matrix)
+    if isinstance(matrix, Articulated):
+        solve = matrix.factored()
+    else:
+        solve = factored(matrix) if refined else factored_as_it_stands(matrix)
 
     def pulled(gamma: Array, y: Array) -> Array:
         return gamma @ slopes.heads + y.reshape(-1) @ slopes.rubs.reshape(y.size, nv)
