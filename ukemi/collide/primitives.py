@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations_with_replacement
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jax import Array
 
@@ -26,6 +26,7 @@ class PairFunction(NamedTuple):
     exact: bool = True  # analytic, with the very contact set of MuJoCo
     partners: int = 1  # that one shape typically is near to at once
     wanders: bool = False  # whether its slots are not always the same places of the shapes
+    recall: Callable[[Shape, Shape, Hit], Any] | None = None  # what `function` takes for `known`, of its first contact
 
 
 # Those with a routine of their own. The normal of a contact points from a to b.
@@ -53,7 +54,8 @@ def _pairs() -> dict[tuple[str, str], PairFunction]:
         if key in _OWN:
             found[key] = _OWN[key]
         elif a.convex and b.convex:
-            found[key] = PairFunction(*convex_contacts(a, b), exact=False, wanders=True)
+            function, points, recall = convex_contacts(a, b)
+            found[key] = PairFunction(function, points, exact=False, wanders=True, recall=recall)
     return found
 
 
@@ -98,6 +100,11 @@ def pair_function(layout: PairLayout, group: PairGroup) -> Callable[[Shape, Shap
     """The function of a group's pairs, smoothed where the model asks for it."""
     pair = PAIRS[group.types]
     return partial(pair.smooth, width=layout.smoothing) if layout.smoothing and pair.smooth else pair.function
+
+
+def recall_of(group: PairGroup) -> Callable[[Shape, Shape, Hit], Any] | None:
+    """What a pair function of a group that searches may be told instead, of the first contact that it found."""
+    return PAIRS[group.types].recall
 
 
 def chunk_of(group: PairGroup) -> int:

@@ -16,7 +16,7 @@ from jax import Array, lax
 
 from ukemi.collide.hulls import response as polytopes
 from ukemi.collide.hulls.features import Corners, all_corners
-from ukemi.collide.primitives import POLYTOPES, chunk_of, pair_function, points_of
+from ukemi.collide.primitives import POLYTOPES, chunk_of, pair_function, points_of, recall_of
 from ukemi.collide.shapes import Hit, Shape, cut, parameter_count, parameters, sides
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, is_zero, unmoved
@@ -143,7 +143,7 @@ def _fill_touching(layout: PairLayout, g: int, columns: np.ndarray, reach, shape
 
     def respond(touch: polytopes.Touch) -> Array:
         none = jnp.zeros((), G.dtype)
-        return _pair_response(polytopes.hit_of(kinds, touch), columns, touch.a, touch.b, none)[0]
+        return _pair_response(polytopes.hit_of(kinds, touch), touch.a, touch.b, none, columns)[0]
 
     def write(touch: polytopes.Touch, G: Array) -> Array:
         new = jnp.pad(jax.vmap(respond)(touch), ((0, 0), (0, 0), (blank, 0)))
@@ -161,10 +161,11 @@ def _fill(layout: PairLayout, g: int, columns: np.ndarray, reach, shapes: Shape,
     def some(i, G):
         index, real = turns(i)
         a, b, _ = _sides(group, index, shapes)
-        respond = partial(_pair_response, pair_function(layout, group), columns)
-        new = jax.vmap(respond)(a, b, reach[layout.first[g] + index])
+        pair = layout.first[g] + index
+        respond = partial(_of_known, partial(_pair_response, columns=columns), layout, group)
+        new = jax.vmap(respond)(_first_contacts(group, contacts, pair), a, b, reach[pair])
         new = jnp.pad(new.reshape(chunk * points, 7, -1), ((0, 0), (0, 0), (blank, 0)))
-        same = (contacts.pair[:, None] == layout.first[g] + index) & real & contacts.active[:, None]
+        same = (contacts.pair[:, None] == pair) & real & contacts.active[:, None]
         row = jnp.argmax(same, -1) * points + contacts.which
         found, row, new = spatial.materialize((same.any(-1), row, new))
         return jnp.where(found[:, None, None], new[row], G)
@@ -172,7 +173,7 @@ def _fill(layout: PairLayout, g: int, columns: np.ndarray, reach, shapes: Shape,
     return lax.fori_loop(0, -(-count // chunk), some, G)
 
 
-def _pair_response(function, columns: np.ndarray, a: Shape, b: Shape, reach: Array) -> Array:
+def _pair_response(function, a: Shape, b: Shape, reach: Array, columns: np.ndarray) -> Array:
     """Derivative (points, 7, columns) of a pair's Hit."""
 
     def hit(move: Array) -> Hit:
@@ -224,7 +225,7 @@ def _add_touching(layout: PairLayout, g: int, reach, shapes: Shape, contacts, ow
 
     def pull_one(touch: polytopes.Touch, on: Array) -> Array:
         none = jnp.zeros((), rows.dtype)
-        return _pair_pull(polytopes.hit_of(kinds, touch), width, touch.a, touch.b, none, on[None])
+        return _pair_pull(polytopes.hit_of(kinds, touch), touch.a, touch.b, none, on[None], width)
 
     def write(touch: polytopes.Touch, total: Array) -> Array:
         real = touch.row < len(rows)
@@ -248,7 +249,8 @@ def _add_pulls(layout: PairLayout, g: int, reach, shapes: Shape, contacts, own: 
         mine = (contacts.pair == pair[:, None]) & real[:, None] & own
         mine = mine[:, None] & (contacts.which == np.arange(points)[:, None])
         on = mix(mine.reshape(chunk * points, -1).astype(rows.dtype), rows).reshape(chunk, points, 7)
-        pulled = jax.vmap(partial(_pair_pull, pair_function(layout, group), width))(a, b, reach[pair], on)
+        pull_one = partial(_of_known, partial(_pair_pull, width=width), layout, group)
+        pulled = jax.vmap(pull_one)(_first_contacts(group, contacts, pair), a, b, reach[pair], on)
         pulled = spatial.materialize(jnp.where(real[:, None, None], pulled, 0.0).reshape(2 * chunk, width))
         owner = geoms.reshape(-1) == np.arange(len(total))[:, None]
         return total + mix(owner.astype(rows.dtype), pulled)
@@ -256,7 +258,7 @@ def _add_pulls(layout: PairLayout, g: int, reach, shapes: Shape, contacts, own: 
     return lax.fori_loop(0, -(-count // chunk), some, total)
 
 
-def _pair_pull(function, width: int, a: Shape, b: Shape, reach: Array, on: Array) -> Array:
+def _pair_pull(function, a: Shape, b: Shape, reach: Array, on: Array, width: int) -> Array:
     """What `on` (points, 7) pulls on both shapes (2, width)."""
 
     def hit(moves: Array) -> Hit:
@@ -286,6 +288,21 @@ def _in_turn(layout: PairLayout, g: int, contacts, own: Array):
         return spatial.materialize((mine * (contacts.pair - layout.first[g])).sum(-1)), mine.any(-1)
 
     return used.sum(), turns
+
+
+def _first_contacts(group: PairGroup, contacts, pair: Array) -> Hit | None:
+    """First contacts (n, ...) of pairs (n,) of a group, if that spares a search."""
+    if recall_of(group) is None:
+        return None
+    own = (contacts.pair == pair[:, None]) & (contacts.which == 0) & contacts.active
+    return Hit(*(mix(own, x) for x in (contacts.distance, contacts.point, contacts.frame)))
+
+
+def _of_known(derive, layout: PairLayout, group: PairGroup, first: Hit | None, a: Shape, b: Shape, *more) -> Array:
+    """What `derive` makes of a pair's function, which need not search where its first contact is known."""
+    function, recall = pair_function(layout, group), recall_of(group)
+    known = {"known": recall(a, b, first)} if recall and first else {}
+    return derive(partial(function, **known), a, b, *more)
 
 
 def _sides(group: PairGroup, index: Array, shapes: Shape) -> tuple[Shape, Shape, Array]:

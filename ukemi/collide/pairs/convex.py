@@ -36,7 +36,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.geometry import cross, dot
-from ukemi.collide.shapes import Convex, Shape
+from ukemi.collide.shapes import Convex, Hit, Shape
 
 STEPS = 24
 STARTS = 3
@@ -285,14 +285,46 @@ def _is_degenerate(columns: Array, norm: Array, least: float) -> Array:
     return (count > 2.5) | ((count > 1.5) & (spread < 1e-6))
 
 
-def witness(body_a: Convex, body_b: Convex, a: Shape, b: Shape) -> Witness:
-    """Signed distance, normal and witness points of two convex shapes."""
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _known_optimum(bodies: tuple[Convex, Convex], problem: Problem, known: Optimum) -> Optimum:
+    """The same where it is known already."""
+    return known
+
+
+@_known_optimum.defjvp
+def _differentiate_known_optimum(bodies: tuple[Convex, Convex], primals, tangents):
+    problem, known = primals
+    return known, _change(problem, jnp.asarray(_same_summand(*bodies), known.dual.dtype), known, tangents[0])
+
+
+def recalled(body_a: Convex, body_b: Convex, a: Shape, b: Shape, hit: Hit) -> Optimum:
+    """The optimum of a contact (unbatched) between witness points: since the rows of a shape are perpendicular, a
+    point on it says its duals.
+    """
+    normal, depth = hit.frame[0], 0.5 * hit.distance * hit.frame[0]
+
+    def dual(body: Convex, shape: Shape, point: Array, outward: Array) -> Array:
+        rows, radius = _shape_rows(body, shape), shape.size[0] if body.ball else 0.0
+        square = dot(rows, rows)
+        return dot(rows, point - shape.pos - radius * outward) / jnp.where(square > 0, square, 1.0)
+
+    duals = dual(body_a, a, hit.point - depth, normal), dual(body_b, b, hit.point + depth, -normal)
+    radii = sum(shape.size[0] for body, shape in ((body_a, a), (body_b, b)) if body.ball)
+    value = (hit.distance + radii) / (jnp.sum(a.size) + jnp.sum(b.size))
+    return Optimum(value, normal, jnp.concatenate(duals))
+
+
+def witness(body_a: Convex, body_b: Convex, a: Shape, b: Shape, known: Optimum | None = None) -> Witness:
+    """Signed distance, normal and witness points of two convex shapes; known: the optimum, where it has been found."""
     rows_a, rows_b = _shape_rows(body_a, a), _shape_rows(body_b, b)
     scale = lax.stop_gradient(jnp.sum(a.size) + jnp.sum(b.size))
     problem = Problem((b.pos - a.pos) / scale, jnp.concatenate([rows_a, rows_b]) / scale)
-    axes = lax.stop_gradient(jnp.concatenate([a.mat.T, b.mat.T]))
-    same = jnp.asarray(_same_summand(body_a, body_b), axes.dtype)
-    best = _optimum((body_a, body_b), problem, _starts(lax.stop_gradient(problem), same, axes))
+    if known is None:
+        axes = lax.stop_gradient(jnp.concatenate([a.mat.T, b.mat.T]))
+        same = jnp.asarray(_same_summand(body_a, body_b), axes.dtype)
+        best = _optimum((body_a, body_b), problem, _starts(lax.stop_gradient(problem), same, axes))
+    else:
+        best = _known_optimum((body_a, body_b), problem, known)
 
     radius_a = a.size[0] if body_a.ball else 0.0
     radius_b = b.size[0] if body_b.ball else 0.0

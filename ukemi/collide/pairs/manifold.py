@@ -11,6 +11,7 @@ MuJoCo clips polygons that approximate the two parts instead. Its points differ 
 its deepest one may be less deep than the shapes are; here the first contact always is the deepest.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -19,7 +20,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.geometry import contact_frame, dot, rotate, smallest, unrotate
-from ukemi.collide.pairs.convex import Witness, witness
+from ukemi.collide.pairs.convex import Optimum, Witness, recalled, witness
 from ukemi.collide.shapes import EMPTY, Hit, Shape, ShapeKind
 
 FLAT = 0.98  # cosine of the greatest angle between a flat part and the contact plane
@@ -183,7 +184,8 @@ def _hit(distance: Array, point: Array, normal: Array) -> Hit:
 
 
 def convex_contacts(kind_a: ShapeKind, kind_b: ShapeKind):
-    """The pair function of any two convex kinds, and how many contacts it gives.
+    """The pair function of any two convex kinds, how many contacts it gives, and what it is told of the first of them
+    as `known` so that it need not search.
 
     Where both have flat or straight parts, these add to the witness points as many contacts as the simpler one may.
     """
@@ -191,9 +193,9 @@ def convex_contacts(kind_a: ShapeKind, kind_b: ShapeKind):
     part_a, part_b, extra = kind_a.facing, kind_b.facing, min(kind_a.ends, kind_b.ends)
     assert body_a and body_b
 
-    def several(a: Shape, b: Shape, margin: Array) -> Hit:
+    def several(a: Shape, b: Shape, margin: Array, known: Optimum | None = None) -> Hit:
         assert part_a and part_b
-        found = witness(body_a, body_b, a, b)
+        found = witness(body_a, body_b, a, b, known)
         both = jax.tree.map(lambda *x: jnp.stack(x), (a, part_a(a, found.normal)), (b, part_b(b, -found.normal)))
         distance, point = _extra_contacts(both[0], both[1], found)
         keep = np.array([0, 2, 1, 3])[:extra]  # the two on the first line come first
@@ -201,12 +203,12 @@ def convex_contacts(kind_a: ShapeKind, kind_b: ShapeKind):
         distance = jnp.concatenate([found.distance[None], distance[keep]])
         return _hit(distance, jnp.concatenate([middle[None], point[keep]]), found.normal)
 
-    def single(a: Shape, b: Shape, margin: Array) -> Hit:
-        found = witness(body_a, body_b, a, b)
+    def single(a: Shape, b: Shape, margin: Array, known: Optimum | None = None) -> Hit:
+        found = witness(body_a, body_b, a, b, known)
         middle = 0.5 * (found.point_a + found.point_b)
         return _hit(found.distance[None], middle[None], found.normal)
 
     function = several if part_a and part_b else single
     function.__name__ = f"{kind_a.name}_{kind_b.name}"
     function.__doc__ = f"The witness points of {kind_a.name} and {kind_b.name}, and contacts around them."
-    return function, 1 + extra
+    return function, 1 + extra, partial(recalled, body_a, body_b)

@@ -210,19 +210,20 @@ def _through(d: Array, radius: Array) -> Flat:
     size = jnp.sqrt(jnp.where(outside, square, 1.0))
     ratio, ray = jnp.where(outside, radius / size, 0.5), d / size[:, None]
     turn, cosine = _area(ray[0], ray[1]), _dot(ray[0], ray[1])
-    G = jnp.stack([cosine, jnp.abs(turn)])
+    pair, G = (ratio[0], ratio[1]), (cosine, jnp.abs(turn))
     # where both ends are equally far, tan φ = sin(G/2) / (cos(G/2) − A)
-    fixed, ratios = lax.stop_gradient(ray), lax.stop_gradient(ratio)
-    half = jnp.stack([_norm(fixed[0] + fixed[1]) / 2 - ratios.mean(0), _norm(fixed[0] - fixed[1]) / 2])
-    phi = _within_quarter(_unit(half))
-    for _ in range(NEWTON):
-        phi = _towards_bend(phi, ratios, lax.stop_gradient(G))
+    fixed = lax.stop_gradient((pair, G))
+    cos_half, sin_half = (_norm(lax.stop_gradient(x)) / 2 for x in (ray[0] + ray[1], ray[0] - ray[1]))
+    start = _unit(jnp.stack([cos_half - sum(fixed[0]) / 2, sin_half]))
+    phi = _within_quarter((start[0], start[1]))
+    phi = lax.fori_loop(0, NEWTON, lambda _, phi: _towards_bend(phi, *fixed), phi)
     for _ in range(POLISH):
-        phi = _towards_bend(phi, ratio, G)
-    sine = ratio[0] * phi[1]
-    back = _product(phi, jnp.stack([jnp.sqrt(1 - sine**2), -sine])) * jnp.stack([jnp.ones_like(turn), _sign(turn)])
+        phi = _towards_bend(phi, pair, G)
+    sine = pair[0] * phi[1]
+    back, aside = _product(phi, (jnp.sqrt(1 - sine**2), -sine))
+    turned = jnp.stack(_product((back, jnp.where(turn < 0, -aside, aside)), (ray[0, 0], ray[0, 1])))
     beside = jnp.abs(turn) < 4.5e-8  # both ends on one ray, or on opposite ones
-    bend = jnp.where(beside, _unit(d.sum(0)), _product(back, ray[0]))
+    bend = jnp.where(beside, _unit(d.sum(0)), turned)
     legs = d - radius * bend
     reach = _norm(legs)
     along = legs / jnp.where(reach == 0, 1.0, reach)[:, None]
@@ -234,31 +235,28 @@ def _through(d: Array, radius: Array) -> Flat:
     return Flat(ok, reach, along, jnp.zeros_like(turn), swing, give)
 
 
-def _sign(x: Array) -> Array:
-    return jnp.where(x < 0, -1.0, 1.0)
+Complex = tuple[Array, Array]  # (n,) each
 
 
-def _product(a: Array, b: Array) -> Array:
-    """Of complex numbers (2, n)."""
-    return jnp.stack([a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]])
+def _product(a: Complex, b: Complex) -> Complex:
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 
-def _within_quarter(z: Array) -> Array:
+def _within_quarter(z: Complex) -> Complex:
     """Angles within a quarter turn, from zero on."""
-    z = jnp.where(z[0] < 0, np.array([0.0, 1.0])[:, None], z)
-    return jnp.where(z[1] < 0, np.array([1.0, 0.0])[:, None], z)
+    (cos, sin), behind, below = z, z[0] < 0, z[1] < 0
+    return jnp.where(below, 1.0, jnp.where(behind, 0.0, cos)), jnp.where(below, 0.0, jnp.where(behind, 1.0, sin))
 
 
-def _towards_bend(phi: Array, ratio: Array, G: Array) -> Array:
+def _towards_bend(phi: Complex, ratio: tuple[Array, Array], G: Complex) -> Complex:
     """A step of Newton's method for the angle between leg and radius, as complex numbers."""
-    cos, sin = phi
-    x = ratio * sin
-    root = jnp.sqrt(1 - x**2)
-    legs = _product(jnp.stack([root[0], x[0]]), jnp.stack([root[1], x[1]]))
-    twice = jnp.stack([cos**2 - sin**2, -2 * sin * cos])
-    off = _product(_product(legs, twice), G)[1]
-    off = off * (1 + off**2 / 6)  # the angle, of at most 0.6, from its sine
-    step = -off / ((ratio * cos / root).sum(0) - 2)
-    tangent = step / 2 * (1 + step**2 / 12)  # of half of it
-    turned = _product(phi, jnp.stack([1 - tangent**2, 2 * tangent])) / (1 + tangent**2)
-    return _within_quarter(turned)
+    (cos, sin), legs, slope = phi, G, -2.0
+    for each in ratio:
+        x = each * sin
+        root = jnp.sqrt(1 - x**2)
+        legs, slope = _product(legs, (root, x)), slope + each * cos / root
+    off = legs[1] * (cos**2 - sin**2) - 2 * legs[0] * sin * cos
+    step = off * (1 + off**2 / 6) / -slope  # the angle, of at most 0.6, from its sine
+    half = step / 2 * (1 + step**2 / 12)  # the tangent of half of it
+    turned = _product(phi, (1 - half**2, 2 * half))
+    return _within_quarter((turned[0] / (1 + half**2), turned[1] / (1 + half**2)))
