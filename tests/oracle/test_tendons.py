@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import mujoco
 import numpy as np
 import pytest
 
@@ -46,6 +47,36 @@ def test_strings_and_muscles(integrator):
         np.testing.assert_allclose(found[name], expected[name], atol=1e-9, rtol=1e-9, err_msg=name)
     moves = np.abs(expected["moment"]).max(0) > 1e-12
     assert (moved_dofs(model) >= moves).all()
+
+
+WAYS = """<mujoco><worldbody><geom name="sphere" size="1" contype="0" conaffinity="0"/>
+<geom name="cylinder" type="cylinder" size="1 1" contype="0" conaffinity="0"/>{ends}</worldbody>
+<tendon>{strings}</tendon></mujoco>"""
+
+
+def test_every_way_round():
+    """Ends and side site anywhere, many of the ends on opposite sides of the centre, inside, or near the circle."""
+    slides = "".join(f'<joint type="slide" axis="{axis}"/>' for axis in ("1 0 0", "0 1 0", "0 0 1"))
+    body = '<body>{}<geom size=".01" contype="0" conaffinity="0"/><site name="{}"/></body>'
+    wrap = '<spatial><site site="a"/><geom geom="{}"{}/><site site="b"/></spatial>'
+    kinds = [(shape, side) for shape in ("sphere", "cylinder") for side in ("", ' sidesite="s"')]
+    ends, strings = (body.format(slides, name) for name in "abs"), (wrap.format(*kind) for kind in kinds)
+    m = mujoco.MjModel.from_xml_string(WAYS.format(ends="".join(ends), strings="".join(strings)))
+    n, rng, d = 4000, np.random.default_rng(0), mujoco.MjData(m)
+    points = rng.normal(size=(n, 3, 3))
+    points *= np.exp(0.4 + 0.6 * rng.normal(size=(n, 3, 1))) / np.linalg.norm(points, axis=2, keepdims=True)
+    points[: n // 2, 1] = 0.3 * points[: n // 2, 1] - points[: n // 2, 0]
+    found = np.asarray(lengths(uk.load(m), jnp.asarray(points.reshape(n, 9))))
+    for q, length in zip(points.reshape(n, 9), found, strict=True):
+        d.qpos[:] = q
+        mujoco.mj_fwdPosition(m, d)
+        np.testing.assert_allclose(length, d.ten_length, atol=1e-9, err_msg=str(q))
+
+
+@jax.jit
+def lengths(model, qs):
+    """Of all tendons."""
+    return jax.lax.map(lambda q: tendon_lengths(model, kinematics(model, q), q).length, qs)
 
 
 @jax.jit

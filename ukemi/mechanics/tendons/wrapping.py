@@ -157,42 +157,27 @@ def _plane(p: Array) -> Array:
 
 
 def _around(d: Array, side: Array, radius: Array, sided: Array | np.ndarray) -> Flat:
-    """Around a circle, on the side of `side` where that counts, else the shorter way."""
+    """Around a circle, not behind its centre as seen from `side` where that counts, else the shorter way."""
     square, apart = _dot(d, d), d[1] - d[0]
     outside = square > radius**2
     length = _dot(apart, apart)
     share = jnp.clip(-_dot(apart, d[0]) / jnp.where(length > 0, length, 1.0), 0.0, 1.0)
     nearest = d[0] + share * apart
-    # a string beside the circle is free unless it passes behind it, seen from the side site
+    # seen from the side site a string is behind the centre if it crosses the ray from there straight away from the site
     beyond, turns = _area(side, d), _area(d[0], d[1])
-    behind = (beyond[0] * beyond[1] < 0) & (turns * (beyond[1] - beyond[0]) < 0)
-    free = (_dot(nearest, nearest) > radius**2) & (~sided | ~behind)
+    behind = sided & (beyond[0] * beyond[1] < 0) & (turns * (beyond[1] - beyond[0]) < 0)
+    free = (_dot(nearest, nearest) > radius**2) & ~behind
     reach = jnp.sqrt(jnp.where(outside, square - radius**2, 1.0))
     square = jnp.where(outside, square, 1.0)[:, None]
-    # clockwise, and the other way round
-    ahead = _quarter(d) * np.array([-1.0, 1.0])[:, None, None]
-    quarter = jnp.stack([ahead, -ahead])
+    # the shorter way, clockwise or not, and the other one from behind
+    sign = jnp.where((turns < 0) != behind, 1.0, -1.0)
+    quarter = _quarter(d) * np.array([-1.0, 1.0])[:, None, None] * sign
     at = radius * (radius * d + reach[:, None] * quarter) / square
-    crosses = _cross(d[0], at[:, 0], d[1], at[:, 1])
-    gap = at[:, 0] - at[:, 1]
-    good = jnp.where(sided, _dot(_unit(at[:, 0] + at[:, 1]), side), -_dot(gap, gap))
-    good = jnp.where(crosses, -1e4, good)
-    first = good[0] > good[1]
-    at, quarter = (jnp.where(first, x[0], x[1]) for x in (at, quarter))
-    turn = jnp.where(first, -1.0, 1.0) * jnp.arctan2(_area(at[0], at[1]), _dot(at[0], at[1]))
+    turn = -sign * jnp.arctan2(_area(at[0], at[1]), _dot(at[0], at[1]))
     turn = jnp.where(turn < -1e-9, turn + 2 * np.pi, turn)  # where it just touches, rounding is no full turn
-    ok = outside.all(0) & ~free & ~jnp.where(first, crosses[0], crosses[1]) & (length > 0) & (radius > 0)
+    ok = outside.all(0) & ~free & (length > 0) & (radius > 0)
     along = (reach[:, None] * d - radius * quarter) / square
     return Flat(ok, reach, along, radius * turn, jnp.zeros_like(reach), jnp.zeros_like(turn))
-
-
-def _cross(a: Array, b: Array, c: Array, d: Array) -> Array:
-    """Whether the segments a b and c d meet."""
-    u, w, between = b - a, d - c, a - c
-    det = _area(u, w)
-    safe = jnp.where(jnp.abs(det) < 1e-15, 1.0, det)
-    s, t = _area(w, between) / safe, _area(u, between) / safe
-    return (jnp.abs(det) >= 1e-15) & (s >= 0) & (s <= 1) & (t >= 0) & (t <= 1)
 
 
 def _through(d: Array, radius: Array) -> Flat:
