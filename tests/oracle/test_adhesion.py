@@ -19,7 +19,7 @@ SCENE = """
     <body name="box" pos="0 0 .12" euler="0 20 0">
       <freejoint/><geom type="box" size=".2 .15 .1" margin=".002" gap=".003"/>
       <body pos="0 0 .1"><joint name="arm" axis="0 1 0" damping=".1"/>
-        <geom type="capsule" size=".04" fromto="0 0 0 .3 0 .2" mass=".2"/></body>
+        <geom type="capsule" size=".04" fromto="0 0 0 .3 0 .2" mass=".2" contype="0" conaffinity="0"/></body>
     </body>
     <body name="ball" pos="0 .31 .12" euler="0 20 0"><freejoint/>
       <geom type="sphere" size=".15" gap=".002" adhesion="3"/></body>
