@@ -41,7 +41,7 @@ class Held(NamedTuple):
 STANCE = {"back_bky": 0.04} | {
     f"{side}_leg_{joint}": turn for side in "lr" for joint, turn in (("hpy", -0.1), ("kny", 0.2), ("aky", -0.1))
 }
-HELD = {"atlas": Held(3000, 300, pose=STANCE), "a1": Held(50, 5, contacts=120), "humanoid": Held(500, 50)}
+HELD = {"atlas": Held(3000, 300, contacts=60, pose=STANCE), "a1": Held(50, 5, contacts=120), "humanoid": Held(500, 50)}
 
 
 def at_rate(model: uk.Model, h: float) -> uk.Model:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ukemi.collide.detect import Contacts
@@ -26,20 +27,24 @@ from ukemi.xla.batches import one_by_one
 def with_room(search: Callable[..., Solution], layout_of: Callable[[Model], Layout], model: Model):
     """The same search from a start (`Here` of the model, ...), which looks for few contacts where these suffice."""
     full = model.pairs.layout.capacity
-    sizes = [n for n in SLOTS if 3 * n <= full]
-    if not sizes:
+    rooms = [n for n in SLOTS if 3 * n <= full]
+    if not rooms:
         return search
-    room = sizes[-1]
 
     def choose(here: Here, *more) -> Solution:
-        layouts = layout_of(_small(here, room).model), layout_of(here.model)
         blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(search, here, *more))
 
-        def few():
-            found = search(_small(here, room), *more)
-            return _widened(found, full - room, *layouts), found.known.contacts.overflow
+        def within(room: int):
+            def few():
+                small = _small(here, room)
+                found = search(small, *more)
+                wide = _widened(found, full - room, layout_of(small.model), layout_of(here.model))
+                return wide, found.known.contacts.overflow
 
-        found, lost = lax.cond(here.contacts.active.sum() <= room, few, lambda: (blank, jnp.ones((), bool)))
+            return few
+
+        first = (here.contacts.active.sum() > np.array(rooms)).sum()
+        found, lost = lax.switch(first, [*map(within, rooms), lambda: (blank, jnp.ones((), bool))])
         return lax.cond(lost, lambda: search(here, *more), lambda: found)
 
     return one_by_one(choose, in_lockstep=search)
