@@ -89,15 +89,15 @@ def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
     overflow, failed, nowhere = jnp.zeros((3,), bool)
     posed, unlisted = posed_at(model, shapes, ahead)
     parts = [_examine(layout, [g], _rows(layout, g), posed).found for g in _planes(layout)]
-    first, length = sum(len(part.distance) for part in parts), jnp.int32(0)
     if len(_planes(layout)) < len(layout.groups):
-        others, length, overflow, failed = one_by_one(lambda posed: _near_pairs(layout, posed))(posed)
+        others, overflow, failed = one_by_one(lambda posed: _near_pairs(layout, posed))(posed)
         parts.append(others)
         overflow = overflow | unlisted
         nowhere = ~(jnp.isfinite(posed.near).all() & jnp.isfinite(shapes.pos).all())
     found = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
-    excess = (found.distance - reach_ahead(model, ahead, found.pair)[0]).astype(jnp.float32)
-    nearest = _ranked(excess, min(layout.capacity, len(excess)), first, length)
+    margin, gap = reach_ahead(model, ahead, found.pair)
+    excess = (found.distance - margin).astype(jnp.float32)
+    nearest = _ranked(excess, found.distance < margin + gap, min(layout.capacity, len(excess)))
     if layout.capacity < len(excess):
         overflow = overflow | ((excess < 0).sum() > layout.capacity)
     distance, hit, pair, which, features = spatial.materialize(tuple(x[nearest] for x in found))
@@ -119,22 +119,24 @@ def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
     )
 
 
-def _ranked(excess: Array, k: int, first: int, length: Array) -> Array:
-    """Places (k,) of the k smallest of (n,), of which after the `first` ones only so many (length) are any."""
-    few = first + SHORT
-    if len(excess) < 2 * few:
+def _ranked(excess: Array, known: Array, k: int) -> Array:
+    """Places (k,) of the smallest of (n,) in rising order, of those that are known, or of all."""
+    if len(excess) < 2 * SHORT:
         return smallest(excess, k)
 
-    def of_few(excess: Array, length: Array) -> Array:
-        return jnp.concatenate([smallest(excess[:few], min(k, few)), np.arange(few, max(k, few), dtype=np.int32)])
+    def of_few(excess: Array, known: Array) -> Array:
+        at, here = places(known, SHORT), np.arange(SHORT) < known.sum()
+        order = smallest(jnp.where(here, excess[at], jnp.inf), SHORT)
+        first = jnp.where(here, at[order], jnp.argmin(known).astype(at.dtype))  # then one that is not, over and over
+        return jnp.pad(first, (0, max(0, k - SHORT)), mode="edge")[:k]
 
-    def of_all(excess: Array, length: Array) -> Array:
+    def of_all(excess: Array, known: Array) -> Array:
         return smallest(excess, k)
 
-    def ranked(excess: Array, length: Array) -> Array:
-        return lax.cond(length <= SHORT, of_few, of_all, excess, length)
+    def ranked(excess: Array, known: Array) -> Array:
+        return lax.cond(known.sum() < SHORT, of_few, of_all, excess, known)
 
-    return one_by_one(ranked, in_lockstep=of_all)(excess, length)
+    return one_by_one(ranked, in_lockstep=of_all)(excess, known)
 
 
 def _count(mask: Array) -> Array:
@@ -272,9 +274,8 @@ def _examine(layout: PairLayout, family: list[int], at, posed: Posed) -> Examine
     return Examined(Found(hit.distance.reshape(-1), data, pair, which, features), taken, lost, failed)
 
 
-def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array, Array, Array]:
-    """Contact points of the pairs that are near, group by group into one list; how many; whether some did not fit;
-    failures."""
+def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array, Array]:
+    """Contact points of the pairs that are near, group by group into one list; whether some did not fit; failures."""
     others = [g for g in range(len(layout.groups)) if g not in _planes(layout)]
     families = _families(layout, others)
     room = min(sum(_slots(layout, f) * _points(layout, f) for f in families), 2 * layout.capacity + 16)
@@ -289,8 +290,8 @@ def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array, Array, 
     for own in (planes, [f for f in families if f not in planes]):
         if own:
             carry = _append_in_parts(layout, own, posed, room, carry)
-    found, length, lost, failed = carry
-    return jax.tree.map(lambda x: x[:room], found), length, lost, failed
+    found, _, lost, failed = carry
+    return jax.tree.map(lambda x: x[:room], found), lost, failed
 
 
 def _append_in_parts(layout: PairLayout, families: list[list[int]], posed: Posed, room: int, carry):
