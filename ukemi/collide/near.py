@@ -39,14 +39,19 @@ class Posed(NamedTuple):
         return self._replace(pair=pair, reach=reach, near=near)
 
 
+def _of(table: np.ndarray, pair: Pairs | None) -> Pairs:
+    """A table's rows (n, ...) of all pairs or some."""
+    return table if pair is None else jnp.asarray(table)[pair]
+
+
 def reach_of_pairs(model: Model, pair: Pairs | None = None) -> tuple[Array, Array]:
     """Margin and gap (n,) [m] of all pairs or some: forces act below margin, contacts are known below margin + gap."""
     layout, geoms, pairs = model.pairs.layout, model.geoms, model.pairs
-    a, b = (layout.geoms if pair is None else jnp.asarray(layout.geoms)[pair]).T
+    a, b = _of(layout.geoms, pair).T
     margin, gap = geoms.margin[a] + geoms.margin[b], geoms.gap[a] + geoms.gap[b]
     if not len(pairs.margin):
         return margin, gap
-    explicit = layout.explicit if pair is None else jnp.asarray(layout.explicit)[pair]
+    explicit = _of(layout.explicit, pair)
     listed, k = explicit >= 0, explicit * (explicit >= 0)
     return jnp.where(listed, pairs.margin[k], margin), jnp.where(listed, pairs.gap[k], gap)
 
@@ -54,12 +59,12 @@ def reach_of_pairs(model: Model, pair: Pairs | None = None) -> tuple[Array, Arra
 def adhesion_of_pairs(model: Model, pair: Pairs | None = None) -> Array:
     """Force (n,) by which contacts of all pairs or some may pull [N]: of the geom of higher priority, else of both."""
     layout, geoms, pairs = model.pairs.layout, model.geoms, model.pairs
-    a, b = (layout.geoms if pair is None else jnp.asarray(layout.geoms)[pair]).T
+    a, b = _of(layout.geoms, pair).T
     rank = jnp.asarray(geoms.layout.priority)
     pull = jnp.where(rank[a] < rank[b], 0.0, geoms.adhesion[a]) + jnp.where(rank[b] < rank[a], 0.0, geoms.adhesion[b])
     if not len(pairs.margin):
         return pull
-    explicit = layout.explicit if pair is None else jnp.asarray(layout.explicit)[pair]
+    explicit = _of(layout.explicit, pair)
     return jnp.where(explicit >= 0, pairs.adhesion[explicit * (explicit >= 0)], pull)
 
 
@@ -135,7 +140,7 @@ def bounding_capsules(model: Model) -> tuple[Array, Array]:
 def _apart(model: Model, shapes: Shape, reach: Array, pair: Pairs | None = None) -> Array:
     """Distance (n,) between the bounding capsules of all pairs or some [m]: never more than that of the shapes."""
     layout = model.pairs.layout
-    geoms = layout.geoms if pair is None else jnp.asarray(layout.geoms)[pair]
+    geoms = _of(layout.geoms, pair)
     (a, b), pos, mat = geoms.T, shapes.pos, shapes.mat
     half, radius = bounding_capsules(model)
     end = spatial.materialize(spatial.apply(mat, half))
