@@ -49,6 +49,30 @@ def states(m: mujoco.MjModel, n: int = 12):
         yield d
 
 
+ISLANDS = """
+<mujoco><option noslip_iterations="10" noslip_tolerance="1e-5" tolerance="0" iterations="60"><flag {flag}/></option>
+  <worldbody><geom type="plane" size="5 5 1"/>
+    <body pos="0 0 .1"><freejoint/><geom type="box" size=".2 .15 .1"/></body>
+    <body pos="0 0 .35"><freejoint/><geom size=".15"/></body>
+    <body pos="1 0 .1"><freejoint/><geom size=".1" condim="6"/></body>
+    <body pos="2 0 .1"><freejoint/><geom type="capsule" size=".1 .2" euler="0 90 0" condim="4"/></body>
+  </worldbody></mujoco>
+"""
+
+
+@pytest.mark.parametrize("flag", ["", 'island="disable"'])
+def test_each_island_stops_by_itself(flag):
+    m = mujoco.MjModel.from_xml_string(ISLANDS.format(flag=flag))
+    model, rng, step = uk.load(m), np.random.default_rng(1), jax.jit(uk.step)
+    for _ in range(20):
+        d = mujoco.MjData(m)
+        d.qpos[2::7] -= 1e-4 * rng.uniform(size=4)
+        d.qvel[:] = rng.normal(size=m.nv) * 10.0 ** rng.uniform(-4, 0, (4, 1)).repeat(6, 1).ravel()
+        after = step(model, uk.initial_state(model, q=d.qpos.copy(), v=d.qvel.copy()), jnp.zeros(0))
+        mujoco.mj_step(m, d)
+        np.testing.assert_allclose(after.v, d.qvel, atol=1e-9)
+
+
 CASES = [("pyramidal", 3, 1), ("pyramidal", 6, 4), ("elliptic", 3, 3), ("pyramidal", 4, 20), ("elliptic", 3, 1)]
 
 

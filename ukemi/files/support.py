@@ -39,10 +39,10 @@ STEP_FLAGS = _values(
     _Disable,
     "mjDSBL_",
     "CONSTRAINT EQUALITY FRICTIONLOSS LIMIT CONTACT SPRING DAMPER GRAVITY CLAMPCTRL WARMSTART ACTUATION "
-    "REFSAFE EULERDAMP",
+    "REFSAFE EULERDAMP ISLAND",
 )
 _HONOURED = STEP_FLAGS | _values(_Disable, "mjDSBL_", "FILTERPARENT")
-_HARMLESS = _values(_Disable, "mjDSBL_", "SENSOR MIDPHASE AUTORESET ISLAND")
+_HARMLESS = _values(_Disable, "mjDSBL_", "SENSOR MIDPHASE AUTORESET")
 # These two change the contacts of pairs for which MuJoCo has no closed form, and nothing else.
 _CONVEX_FLAGS = _values(_Disable, "mjDSBL_", "NATIVECCD MULTICCD")
 _NO_PASSIVE = sum(_values(_Disable, "mjDSBL_", "SPRING DAMPER"))

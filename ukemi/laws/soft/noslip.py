@@ -2,8 +2,9 @@
 
 Dry friction and the friction of contacts are visited one after the other and set to what would stop their row, as if
 they were not regularised, within bounds that normal forces give; everything else keeps the force that the solver
-found. The file says how many sweeps, few as a rule, so that their order matters: here it is MuJoCo's. Derivatives are
-those of the sweeps that were made.
+found. The file says how many sweeps, few as a rule, so that their order matters: here it is MuJoCo's. As there, trees
+that rows couple are an island, and each stops when it gains no more. Derivatives are those of the sweeps that were
+made.
 """
 
 from functools import partial
@@ -15,7 +16,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.detect import Contacts
-from ukemi.constraints.rows import RowKinds
+from ukemi.constraints.rows import RowKinds, trees_of_rows
 from ukemi.laws.soft.cone_visits import multiplier_of
 from ukemi.laws.soft.penalty import penalty_force
 from ukemi.laws.soft.problem import Problem
@@ -33,8 +34,8 @@ class Settled(NamedTuple):
 class _Sweeping(NamedTuple):
     a: Array  # (nv,)
     force: Array  # (total,)
-    gain: Array  # () by how much the cost has fallen in this sweep
-    done: Array  # () bool
+    gain: Array  # (ntree,) by how much the cost has fallen in this sweep, island by island
+    done: Array  # (ntree,) bool
 
 
 class _Friction(NamedTuple):
@@ -47,6 +48,7 @@ class _Friction(NamedTuple):
     carried: Array  # (nc, dim - 1) how much of a contact's normal force bounds each direction, of pyramids
     friction: Array  # (nc, dim - 1)
     order: Array  # (nc,) of visits
+    island: Array  # (total,) of each row
 
 
 def settle(kinds: RowKinds, model: Model, contacts: Contacts, problem: Problem, a: Array) -> Settled:
@@ -58,22 +60,24 @@ def settle(kinds: RowKinds, model: Model, contacts: Contacts, problem: Problem, 
     carried = _carried(kinds, rows.penalty, kinds.of_contacts(x)) if kinds.contacts else jnp.zeros((0, 0), a.dtype)
     order = _order(model, contacts)[: kinds.contacts]
     W = jsl.cho_solve(factor, rows.J.T).T
-    friction = _Friction(rows.J, W, rows.aref, rows.penalty.bound, carried, rows.penalty.friction, order)
+    island, share = _islands(kinds, model, contacts, rows.penalty)
+    friction = _Friction(rows.J, W, rows.aref, rows.penalty.bound, carried, rows.penalty.friction, order, island)
+    first = lax.stop_gradient(_softness_cost(kinds, rows.penalty, force, x))
+    first = (jnp.arange(len(share)) == island[:, None]).astype(a.dtype).T @ first
 
     def sweep(k, at: _Sweeping) -> _Sweeping:
-        first = lax.stop_gradient(_softness_cost(kinds, rows.penalty, force, x))
         at = at._replace(gain=jnp.where(k == 0, first, 0.0))
         if kinds.rub:
             at = lax.fori_loop(0, kinds.rub, partial(_visit_row, kinds, friction), at)
         if kinds.contacts and kinds.dim > 1:
             visit = _visit_cone if kinds.cone == "elliptic" else _visit_pyramid
             at = lax.fori_loop(0, kinds.contacts, partial(visit, kinds, friction), at)
-        return at._replace(done=at.gain < tolerance)
+        return at._replace(done=at.done | (at.gain < tolerance * share))
 
     def unless_done(k, at: _Sweeping) -> _Sweeping:
-        return lax.cond(at.done, lambda at: at, partial(sweep, k), at)
+        return lax.cond(at.done.all(), lambda at: at, partial(sweep, k), at)
 
-    start = _Sweeping(a, force, jnp.zeros((), a.dtype), jnp.zeros((), bool))
+    start = _Sweeping(a, force, jnp.zeros_like(share), jnp.zeros(len(share), bool))
     end = lax.fori_loop(0, sweeps, unless_done, start)
     return Settled(end.a, end.force)
 
@@ -127,10 +131,33 @@ def _in_slice(B: Array, b: Array, radius: Array, absent: Array) -> Array:
 
 
 def _moved(at: _Sweeping, of: _Friction, own: Array, new: Array, residual: Array, block: Array) -> _Sweeping:
-    """With new forces in rows `own` (n,), which had these residuals."""
+    """With new forces in rows `own` (n,), which had these residuals, unless their island is done."""
+    island = of.island[own[0]]
+    new = jnp.where(at.done[island], at.force[own], new)
     change = new - at.force[own]
     gain = lax.stop_gradient(-(0.5 * change @ block @ change + change @ residual))
-    return at._replace(a=at.a + change @ of.W[own], force=at.force.at[own].set(new), gain=at.gain + gain)
+    gain = jnp.where(jnp.arange(len(at.gain)) == island, at.gain + gain, at.gain)
+    return at._replace(a=at.a + change @ of.W[own], force=at.force.at[own].set(new), gain=gain)
+
+
+def _islands(kinds: RowKinds, model: Model, contacts: Contacts, penalty) -> tuple[Array, Array]:
+    """The island of each row (total,), named by its first tree; the share of dofs (ntree,) of each tree's island."""
+    tree, pair = model.tree, contacts.pair[: kinds.contacts]
+    own = (tree.body_tree[:, None] == np.arange(tree.ntree)) & np.asarray(tree.moves.any(1))[:, None]
+    touched = own[model.geoms.layout.body[model.pairs.layout.geoms]].any(1)  # (pairs, ntree)
+    on = jnp.concatenate([trees_of_rows(model) > 0, jnp.asarray(touched)[pair]])
+    acts = jnp.concatenate([penalty.D > 0, contacts.active[: kinds.contacts]])
+    coupled = (on & acts[:, None]).astype(penalty.D.dtype)
+    joined = coupled.T @ coupled + np.eye(tree.ntree)
+    if "island" in model.options.layout.disabled:
+        joined = jnp.ones_like(joined)
+    for _ in range(int(np.ceil(np.log2(max(tree.ntree, 2))))):
+        joined = ((joined @ joined) > 0).astype(joined.dtype)
+    count = np.bincount(tree.body_tree[tree.dof_body], minlength=tree.ntree)
+    label = jnp.argmax(joined > 0, 1)
+    island = label[jnp.argmax(on, 1)]
+    each = [island[: kinds.scalar], jnp.repeat(island[kinds.scalar :], kinds.dim)]
+    return jnp.concatenate(each), (joined > 0) @ count.astype(joined.dtype) / tree.nv
 
 
 def _carried(kinds: RowKinds, penalty, x: Array) -> Array:
@@ -143,20 +170,21 @@ def _carried(kinds: RowKinds, penalty, x: Array) -> Array:
 
 
 def _softness_cost(kinds: RowKinds, penalty, force: Array, x: Array) -> Array:
-    """½ fᵀ R f, of edges for pyramids: what leaving softness out gains."""
+    """½ f R f of rows (total,), of edges for pyramids: what leaving softness out gains."""
     n = kinds.scalar
     D = penalty.D
-    cost = jnp.where(D > 0, force[:n] ** 2 / jnp.where(D > 0, D, 1.0), 0.0).sum()
+    scalar = jnp.where(D > 0, force[:n] ** 2 / jnp.where(D > 0, D, 1.0), 0.0)
     if not kinds.contacts:
-        return 0.5 * cost
+        return 0.5 * scalar
     own, D = kinds.of_contacts(force), penalty.D_frame
-    cost = cost + jnp.where(D > 0, own**2 / jnp.where(D > 0, D, 1.0), 0.0).sum()
+    cost = jnp.where(D > 0, own**2 / jnp.where(D > 0, D, 1.0), 0.0)
     if kinds.cone == "pyramidal" and kinds.dim > 1:
         x = kinds.of_contacts(x)
         for side in (1.0, -1.0):
             edge = jnp.maximum(0.0, -(x[:, :1] + side * penalty.friction * x[:, 1:]))
-            cost = cost + (penalty.D_edge[:, None] * jnp.where(penalty.friction == 0, 0.0, edge) ** 2).sum()
-    return 0.5 * cost
+            edges = penalty.D_edge[:, None] * jnp.where(penalty.friction == 0, 0.0, edge) ** 2
+            cost = cost.at[:, 1:].add(edges)
+    return 0.5 * jnp.concatenate([scalar, cost.reshape(-1)])
 
 
 def _order(model: Model, contacts: Contacts) -> Array:
