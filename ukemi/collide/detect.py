@@ -11,6 +11,7 @@ from jax import Array, lax
 from ukemi.collide import response
 from ukemi.collide.hulls import ground, touching
 from ukemi.collide.hulls.features import FEATURES, Corners, Patch
+from ukemi.collide.hulls.search import Nearest
 from ukemi.collide.near import PART, Posed, free_corners, is_flat, is_ground, posed_at, reach_ahead
 from ukemi.collide.primitives import POLYTOPES, chunk_of, pair_function, points_of
 from ukemi.collide.shapes import EMPTY, Shape, shapes_at, sides
@@ -251,20 +252,48 @@ class Examined(NamedTuple):
     failed: Array  # () bool: a search did not end
 
 
-def _examine(layout: PairLayout, family: list[int], at, posed: Posed) -> Examined:
+def _pair(layout: PairLayout, family: list[int], at, posed: Posed) -> touching.Pair:
+    """The one pair of polytopes at a place (1,) of the list: without a batch (`chunk_of`), branches stay branches."""
+    pair = jnp.asarray(posed.pair)[at]
+    kind = (pair[0] >= np.array([layout.first[g] for g in family[1:]], np.int32)).sum()
+    geoms = jnp.asarray(layout.geoms)[pair]
+    one = jax.tree.map(lambda x: x[0], (geoms, *sides(posed.shapes, geoms), posed.reach[at]))
+    return touching.Pair([layout.groups[g].types for g in family], kind, *one)
+
+
+def _within_reach(layout: PairLayout, family: list[int], posed: Posed, index: Array, wanted: Array):
+    """Of the `wanted` first places (n,): those whose polytopes are within reach, how many, where they are nearest, and
+    whether a search failed. A loop of its own, since two loops compile in less time than one that is twice as long.
+    """
+
+    def search(i) -> tuple[Nearest, Array]:
+        at = lax.dynamic_slice_in_dim(index, i, 1)
+        return touching.look(layout.hulls, posed.corners, _pair(layout, family, at, posed))
+
+    def some(i, carry):
+        kept, count, failed = carry
+        found, near = search(i)
+        put = lambda x, y: lax.dynamic_update_slice_in_dim(x, y[None], count, 0)  # noqa: E731
+        return jax.tree.map(put, kept, (index[i], found)), count + near, failed | found.failed
+
+    blank = jax.tree.map(lambda x: jnp.zeros((len(index), *x.shape), x.dtype), jax.eval_shape(search, 0)[0])
+    start = (jnp.zeros_like(index), blank), jnp.int32(0), jnp.zeros((), bool)
+    (index, found), count, failed = lax.fori_loop(0, wanted, some, start)
+    return index, count, found, failed
+
+
+def _examine(layout: PairLayout, family: list[int], at, posed: Posed, nearest: Nearest | None = None) -> Examined:
     """Contact points of pairs of a family, those at some places of the list."""
     group, pair = layout.groups[family[0]], jnp.asarray(posed.pair)[at]
     geoms = jnp.asarray(layout.geoms)[pair]
     (a, b), reach, points = sides(posed.shapes, geoms), posed.reach[at], _points(layout, family)
     taken, (lost, failed) = len(geoms) * points, jnp.zeros((2,), bool)
     which = jnp.asarray(np.tile(np.arange(points, dtype=np.int32), len(geoms)))
-    one = jax.tree.map(lambda x: x[0], (geoms, a, b, reach))  # `chunk_of`: without a batch, branches stay branches
-    if is_ground(group):
-        hit, features, which, taken, lost, failed = ground.contacts(group, layout.hulls, posed.corners, *one)
-    elif group.types in POLYTOPES:
-        types = [layout.groups[g].types for g in family]
-        kind = (pair[0] >= np.array([layout.first[g] for g in family[1:]], np.int32)).sum()
-        hit, features, failed = touching.contacts(types, kind, layout.hulls, posed.corners, *one)
+    one = _pair(layout, family, at, posed) if group.types in POLYTOPES else None
+    if one and is_ground(group):
+        hit, features, which, taken, lost, failed = ground.contacts(group, layout.hulls, posed.corners, *one[2:])
+    elif one:
+        hit, features = touching.contacts(layout.hulls, posed.corners, one, nearest)
         taken = jnp.where((hit.distance < EMPTY).any(), points, 0)
     else:
         hit = jax.vmap(pair_function(layout, group))(a, b, reach)
@@ -330,14 +359,18 @@ def _adder(layout: PairLayout, family: list[int], posed: Posed, near: Array, sta
     """Function that appends the contact points of a family's near pairs to (Found, length, lost, failed)."""
     count, slots = near.sum(), len(near) if layout.many else _slots(layout, family)
     chunk, points = chunk_of(layout.groups[family[0]]), _points(layout, family)
-    wanted = jnp.minimum(count, slots)
+    most = jnp.minimum(count, slots)
 
     def add(carry):
-        index = start + jnp.pad(places(near, slots), (0, -slots % chunk))
+        index, wanted, nearest = start + jnp.pad(places(near, slots), (0, -slots % chunk)), most, None
+        if _is_searched(layout, family[0]):
+            index, wanted, nearest, failed = _within_reach(layout, family, posed, index, most)
+            carry = (*carry[:3], carry[3] | failed)
 
         def some(i, carry):
             found, length, lost, failed = carry
-            seen = _examine(layout, family, lax.dynamic_slice_in_dim(index, i * chunk, chunk), posed)
+            own = jax.tree.map(lambda x: x[i], nearest)
+            seen = _examine(layout, family, lax.dynamic_slice_in_dim(index, i * chunk, chunk), posed, own)
             new = seen.found
             real = jnp.repeat(i * chunk + jnp.arange(chunk) < wanted, points)
             new = new._replace(distance=jnp.where(real, new.distance, EMPTY))

@@ -177,11 +177,15 @@ def _boxes_apart(model: Model, pos: Array, mat: Array, known: Array, geoms: Pair
         kind = jnp.asarray([list(KINDS).index(kind) for kind in kinds])[geoms]
         among = jnp.asarray(held)[kind[:, 0], kind[:, 1]]
         return jnp.where(among, jnp.maximum(known, boxes.apart(center, half, pos, mat, geoms)), known)
-    for g, group in enumerate(layout.groups):
-        if group.types in POLYTOPES and not is_flat(group) and not is_ground(group):
-            own = slice(layout.first[g], layout.first[g + 1])
-            known = known.at[own].max(boxes.apart(center, half, pos, mat, group.geoms))
-    return known
+    held = [group.types in POLYTOPES and not is_flat(group) and not is_ground(group) for group in layout.groups]
+    if not any(held):
+        return known
+    # pieces put together, since what is written into an array takes a kernel of its own
+    searched = [group.geoms for group, own in zip(layout.groups, held, strict=True) if own]
+    among, sizes = np.concatenate(searched), [len(geoms) for geoms in searched]
+    gaps = jnp.split(boxes.apart(center, half, pos, mat, among), np.cumsum(sizes)[:-1])
+    gaps, parts = iter(gaps), jnp.split(known, layout.first[1:-1])
+    return jnp.concatenate([jnp.maximum(x, next(gaps)) if own else x for x, own in zip(parts, held, strict=True)])
 
 
 def _over_ground(model: Model, shapes: Shape, end: Array, radius: Array, reach: Array, known: Array) -> Array:

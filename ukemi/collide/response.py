@@ -6,7 +6,7 @@ small pair function along these is all that is ever differentiated of collision 
 are, and how they were found, is constant.
 """
 
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple
 
 import jax
@@ -63,13 +63,13 @@ def _bend(layout: PairLayout, shapes: Shape, contacts, corners: Corners, along: 
     """Changes (nc, 7) of the contacts of polytopes as corners move along."""
     corners, along = jax.jvp(partial(all_corners, layout.hulls), (corners,), (along,))
     out = jnp.zeros((len(contacts.pair), 7), shapes.pos.dtype)
-    for g, own in _of_polytopes(layout, contacts):
-        bend = partial(polytopes.bend, layout.groups[g].types, layout.hulls, corners, along)
+    for family, own in _of_polytopes(layout, contacts):
+        bend = partial(polytopes.bend, family.types, layout.hulls, corners, along)
 
         def write(touch, out, bend=bend):
-            return out.at[touch.row].set(bend(touch), mode="drop")
+            return polytopes.put(out, touch.row, bend(touch))
 
-        out = polytopes.each(layout, g, shapes, contacts, own, write, out)
+        out = polytopes.each(layout, family, shapes, contacts, own, write, out)
     return out
 
 
@@ -77,27 +77,33 @@ def _unbend(layout: PairLayout, shapes: Shape, contacts, corners: Corners, on: A
     """What `on` (nc, 7) pulls on the corners: the transpose of `_bend`."""
     corners = all_corners(layout.hulls, corners)
     total = jax.tree.map(jnp.zeros_like, corners)
-    for g, own in _of_polytopes(layout, contacts):
-        unbend = partial(polytopes.unbend, layout.groups[g].types, layout.hulls, corners)
+    for family, own in _of_polytopes(layout, contacts):
+        unbend = partial(polytopes.unbend, family.types, layout.hulls, corners)
 
         def write(touch, total, unbend=unbend):
             pull = jnp.where((touch.row < len(on))[:, None], on[jnp.minimum(touch.row, len(on) - 1)], 0.0)
             return jax.tree.map(jnp.add, total, unbend(touch, pull))
 
-        total = polytopes.each(layout, g, shapes, contacts, own, write, total)
+        total = polytopes.each(layout, family, shapes, contacts, own, write, total)
     return total._replace(hulls=total.hulls.free)
 
 
 def _of_polytopes(layout: PairLayout, contacts):
-    """Groups of polytopes, and which contacts (nc,) are theirs."""
-    for g, group in enumerate(layout.groups):
-        if group.types in POLYTOPES:
-            yield g, _own(layout, g, contacts)
+    """Families of polytopes, and which contacts (nc,) are theirs."""
+    groups = [g for g, group in enumerate(layout.groups) if group.types in POLYTOPES]
+    for family in polytopes.families_of(layout, groups):
+        yield family, _own(layout, family.groups, contacts)
 
 
-def _own(layout: PairLayout, g: int, contacts) -> Array:
-    """Which contacts (nc,) are of a group's pairs."""
-    return contacts.active & (contacts.pair >= layout.first[g]) & (contacts.pair < layout.first[g + 1])
+def _own(layout: PairLayout, groups: list[int], contacts) -> Array:
+    """Which contacts (nc,) are of the pairs of some groups."""
+    own = [(contacts.pair >= layout.first[g]) & (contacts.pair < layout.first[g + 1]) for g in groups]
+    return contacts.active & reduce(jnp.logical_or, own)
+
+
+def _alone(layout: PairLayout) -> list[int]:
+    """Groups that are no polytopes."""
+    return [g for g, group in enumerate(layout.groups) if group.types not in POLYTOPES]
 
 
 def _pull(layout: PairLayout, sized: bool, bent: bool, known, on: Hit) -> list:
@@ -128,28 +134,36 @@ def responses(layout: PairLayout, sized: bool, still: np.ndarray, reach: Array, 
     """
     n, width = len(contacts.pair), 12 + 2 * parameter_count(shapes) * sized
     G = jnp.zeros((n, 7, width), shapes.pos.dtype)
-    for g in range(len(layout.groups)):
-        own = _own(layout, g, contacts)
-        columns = np.arange(6 if still[g] else 0, width)
-        fill = _fill_touching if layout.groups[g].types in POLYTOPES else _fill
-        fill = partial(fill, layout, g, columns, reach, shapes, contacts, own)
+    for g in _alone(layout):
+        own = _own(layout, [g], contacts)
+        fill = partial(_fill, layout, g, _columns(still[g], width), reach, shapes, contacts, own)
         G = fill(G) if len(layout.groups) == 1 else lax.cond(own.any(), fill, lambda G: G, G)
+    for family, own in _of_polytopes(layout, contacts):
+        columns = _columns(bool(still[family.groups].all()), width)
+        G = _fill_touching(layout, family, columns, shapes, contacts, own, G)
     return G
 
 
-def _fill_touching(layout: PairLayout, g: int, columns: np.ndarray, reach, shapes: Shape, contacts, own: Array, G):
-    """Write the responses of a group of polytopes, several contacts at a time."""
-    kinds, blank = layout.groups[g].types, G.shape[-1] - len(columns)
+def _columns(still: bool, width: int) -> np.ndarray:
+    """Columns of G that are not zero."""
+    return np.arange(6 if still else 0, width)
+
+
+def _fill_touching(
+    layout: PairLayout, family: polytopes.Family, columns: np.ndarray, shapes: Shape, contacts, own: Array, G: Array
+) -> Array:
+    """Write the responses of a family of polytopes, several contacts at a time."""
+    blank = G.shape[-1] - len(columns)
 
     def respond(touch: polytopes.Touch) -> Array:
         none = jnp.zeros((), G.dtype)
-        return _pair_response(polytopes.hit_of(kinds, touch), touch.a, touch.b, none, columns)[0]
+        return _pair_response(polytopes.hit_of(family.types, touch), touch.a, touch.b, none, columns)[0]
 
     def write(touch: polytopes.Touch, G: Array) -> Array:
         new = jnp.pad(jax.vmap(respond)(touch), ((0, 0), (0, 0), (blank, 0)))
-        return G.at[touch.row].set(new, mode="drop")
+        return polytopes.put(G, touch.row, new)
 
-    return polytopes.each(layout, g, shapes, contacts, own, write, G)
+    return polytopes.each(layout, family, shapes, contacts, own, write, G)
 
 
 def _fill(layout: PairLayout, g: int, columns: np.ndarray, reach, shapes: Shape, contacts, own: Array, G: Array):
@@ -211,29 +225,33 @@ def pull(layout: PairLayout, sized: bool, reach: Array, shapes: Shape, contacts,
     """
     total = jnp.zeros((len(shapes.pos), 6 + parameter_count(shapes) * sized), shapes.pos.dtype)
     rows = jnp.concatenate([on.distance[:, None], on.point, on.turn], -1)
-    for g in range(len(layout.groups)):
-        own = _own(layout, g, contacts)
-        add = _add_touching if layout.groups[g].types in POLYTOPES else _add_pulls
-        add = partial(add, layout, g, reach, shapes, contacts, own, rows)
+    for g in _alone(layout):
+        own = _own(layout, [g], contacts)
+        add = partial(_add_pulls, layout, g, reach, shapes, contacts, own, rows)
         total = add(total) if len(layout.groups) == 1 else lax.cond(own.any(), add, lambda total: total, total)
+    for family, own in _of_polytopes(layout, contacts):
+        total = _add_touching(layout, family, shapes, contacts, own, rows, total)
     return total
 
 
-def _add_touching(layout: PairLayout, g: int, reach, shapes: Shape, contacts, own: Array, rows: Array, total: Array):
-    """Add what the contacts of a group of polytopes pull on, several at a time."""
-    kinds, width = layout.groups[g].types, total.shape[-1]
+def _add_touching(
+    layout: PairLayout, family: polytopes.Family, shapes: Shape, contacts, own: Array, rows: Array, total: Array
+) -> Array:
+    """Add what the contacts of a family of polytopes pull on, several at a time."""
+    width = total.shape[-1]
 
     def pull_one(touch: polytopes.Touch, on: Array) -> Array:
         none = jnp.zeros((), rows.dtype)
-        return _pair_pull(polytopes.hit_of(kinds, touch), touch.a, touch.b, none, on[None], width)
+        return _pair_pull(polytopes.hit_of(family.types, touch), touch.a, touch.b, none, on[None], width)
 
     def write(touch: polytopes.Touch, total: Array) -> Array:
         real = touch.row < len(rows)
         pulled = jax.vmap(pull_one)(touch, rows[jnp.minimum(touch.row, len(rows) - 1)])
-        pulled = jnp.where(real[:, None, None], pulled, 0.0).reshape(-1, width)
-        return total.at[touch.geoms.ravel()].add(pulled)
+        pulled = spatial.materialize(jnp.where(real[:, None, None], pulled, 0.0).reshape(-1, width))
+        owner = touch.geoms.reshape(-1) == np.arange(len(total))[:, None]
+        return total + mix(owner.astype(rows.dtype), pulled)
 
-    return polytopes.each(layout, g, shapes, contacts, own, write, total)
+    return polytopes.each(layout, family, shapes, contacts, own, write, total)
 
 
 def _add_pulls(layout: PairLayout, g: int, reach, shapes: Shape, contacts, own: Array, rows: Array, total: Array):

@@ -216,7 +216,7 @@ def _prism(group, hulls: Hulls, corners: Corners, pair: _Pair, sides, cell: Arra
     at = cell + jnp.asarray(TRIANGLES)[odd]
     ids = _elevations(pair, at)
     top = _top(corners, pair, at)
-    bottom = top.at[:, 2].set(-pair.base - pair.place[2])
+    bottom = jnp.concatenate([top[:, :2], jnp.full_like(top[:, 2:], -pair.base - pair.place[2])], 1)
     numbers = start + jnp.concatenate([2 * ids, 2 * ids + 1])
     zero = jnp.zeros_like(pair.place)
     axes, every = jnp.eye(3, dtype=zero.dtype), jnp.concatenate([top, bottom])
@@ -234,6 +234,6 @@ def _prism(group, hulls: Hulls, corners: Corners, pair: _Pair, sides, cell: Arra
     codes = own.codes()
     patch = jax.tree.map(lambda x: x[0], touching.patches(hulls, corners, codes[None]))
     hint = -rotate(sides[0].mat, found.normal)
-    hit = touching.settled(group.types, own.case, patch, hint, *sides)
+    hit = touching.settled([group.types], jnp.int32(0), own.case, patch, hint, *sides)
     apart = found.distance > reach + pair.body.radius  # then the search ended early, and features say nothing
     return hit._replace(distance=jnp.where(apart, EMPTY, hit.distance)), codes, found.failed

@@ -11,8 +11,9 @@ from jax import Array, lax
 
 from ukemi.collide.hulls.features import Around, Corners, Patch, around, corners_at
 from ukemi.collide.hulls.features import patch as patch_of
-from ukemi.collide.hulls.touching import settled
+from ukemi.collide.hulls.touching import families, settled, within
 from ukemi.collide.shapes import Hit, Shape, sides
+from ukemi.maths.ranking import places
 from ukemi.model.hulls import Hulls
 from ukemi.model.records import PairLayout
 
@@ -29,58 +30,86 @@ class Touch(NamedTuple):
     patch: Patch  # (n, 2, ...)
     normal: Array  # (n, 3)
     geoms: Array  # (n, 2)
+    kind: Array  # (n,) which pair of kinds of the family they are of
 
 
-def hit_of(kinds: tuple[str, str], touch: Touch) -> Callable[[Shape, Shape, Array], Hit]:
+class Family(NamedTuple):
+    """Groups of polytopes whose contacts follow by one routine."""
+
+    types: list[tuple[str, str]]
+    groups: list[int]
+
+
+def families_of(layout: PairLayout, groups: list[int]) -> list[Family]:
+    """Groups that are alike, of some."""
+    types = [layout.groups[g].types for g in groups]
+    return [Family([types[k] for k in own], [groups[k] for k in own]) for own in families(types)]
+
+
+def hit_of(types: list[tuple[str, str]], touch: Touch) -> Callable[[Shape, Shape, Array], Hit]:
     """A contact as a function of its shapes; of one without leading axes."""
-    return lambda a, b, reach: settled(kinds, touch.codes[0], touch.patch, touch.normal, a, b)
+    return lambda a, b, reach: settled(types, touch.kind, touch.codes[0], touch.patch, touch.normal, a, b)
 
 
-def each(layout: PairLayout, g: int, shapes: Shape, contacts, own: Array, write, out):
-    """write(touch, out) for a group's `own` contacts, a few at a time."""
-    order = jnp.argsort(~own, stable=True)
+def put(out: Array, row: Array, new: Array) -> Array:
+    """`out` with rows (n, ...) written into the places `row` (n,), those beyond its end left out.
+
+    Not a scatter, which could be no part of a compact stage.
+    """
+    for k in range(len(new)):
+        old = lax.dynamic_slice_in_dim(out, row[k], 1)
+        value = jnp.where(row[k] < len(out), new[k : k + 1], old)
+        out = lax.dynamic_update_slice_in_dim(out, value, row[k], 0)
+    return out
+
+
+def each(layout: PairLayout, family: Family, shapes: Shape, contacts, own: Array, write, out):
+    """write(touch, out) for a family's `own` contacts, a few at a time."""
+    order = places(own, len(own))
     order = jnp.pad(order, (0, -len(order) % CHUNK))
-    count = own.sum()
+    count, number = own.sum(), jnp.asarray(within(family.groups, len(layout.groups)))
+    starts = np.array(layout.first[1:-1], np.int32)
 
     def some(i, out):
         at = i * CHUNK + np.arange(CHUNK)
         row = lax.dynamic_slice_in_dim(order, i * CHUNK, CHUNK)
-        geoms = jnp.asarray(layout.geoms)[contacts.pair[row]]
+        pair = contacts.pair[row]
+        geoms, kind = jnp.asarray(layout.geoms)[pair], number[(pair[:, None] >= starts).sum(-1)]
         a, b = sides(shapes, geoms)
         patch = jax.tree.map(lambda x: x[row], contacts.patch)
         real = jnp.where(at < count, row, len(own))
-        return write(Touch(real, a, b, contacts.features[row], patch, contacts.frame[row, 0], geoms), out)
+        return write(Touch(real, a, b, contacts.features[row], patch, contacts.frame[row, 0], geoms, kind), out)
 
     return lax.fori_loop(0, -(-count // CHUNK), some, out)
 
 
-def bend(kinds: tuple[str, str], hulls: Hulls, corners: Corners, along: Corners, touch: Touch) -> Array:
+def bend(types: list[tuple[str, str]], hulls: Hulls, corners: Corners, along: Corners, touch: Touch) -> Array:
     """Changes (n, 7) of distance, point and frame (its rotation) as all corners move along."""
     numbers, real = around(hulls, touch.codes)
 
     def one(touch: Touch, real: Array, at: Around, move: Around) -> Array:
-        now, change = jax.jvp(partial(_at_corners, kinds, touch, real), (at,), (move,))
+        now, change = jax.jvp(partial(_at_corners, types, touch, real), (at,), (move,))
         return jnp.concatenate([change.distance, change.point[0], spin(now.frame[0], change.frame[0])])
 
     at, move = jax.jvp(lambda x: corners_at(x, numbers), (corners,), (along,))
     return jax.vmap(one)(touch, real, at, move)
 
 
-def unbend(kinds: tuple[str, str], hulls: Hulls, corners: Corners, touch: Touch, on: Array) -> Corners:
+def unbend(types: list[tuple[str, str]], hulls: Hulls, corners: Corners, touch: Touch, on: Array) -> Corners:
     """What `on` (n, 7), its rotation in the frame's own axes, pulls on all corners."""
     numbers, real = around(hulls, touch.codes)
 
     def one(touch: Touch, real: Array, at: Around, on: Array) -> Around:
-        now, back = jax.vjp(partial(_at_corners, kinds, touch, real), at)
+        now, back = jax.vjp(partial(_at_corners, types, touch, real), at)
         return back(Hit(on[:1], on[None, 1:4], pulled_frame(now.frame, on[None, 4:])))[0]
 
     at, back = jax.vjp(lambda x: corners_at(x, numbers), corners)
     return back(jax.vmap(one)(touch, real, at, on))[0]
 
 
-def _at_corners(kinds: tuple[str, str], touch: Touch, real: Array, at: Around) -> Hit:
+def _at_corners(types: list[tuple[str, str]], touch: Touch, real: Array, at: Around) -> Hit:
     patch = jax.vmap(patch_of)(at, real)
-    return settled(kinds, touch.codes[0], patch, touch.normal, touch.a, touch.b)
+    return settled(types, touch.kind, touch.codes[0], patch, touch.normal, touch.a, touch.b)
 
 
 def spin(frame: Array, change: Array) -> Array:

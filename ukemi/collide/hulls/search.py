@@ -109,7 +109,7 @@ def _approach(
 
     first = _furthest(hulls, corners, a, b, start, size)
     points = jax.tree.map(lambda x: jnp.stack([x] * 4), first)
-    weight = jnp.zeros(4, start.dtype).at[0].set(1.0)
+    weight = jnp.asarray(np.eye(4)[0], start.dtype)
     no = jnp.array(False)
     value = dot(start, first.place)
     blank = _Search(
@@ -120,9 +120,12 @@ def _approach(
 
 def _ended(at: _Search) -> Nearest:
     """The simplex that holds the nearest point; what does not count repeats its heaviest point."""
-    order = jnp.argsort(-at.weight)[:3]
-    pick = jnp.where(at.weight[order] > 0, order, order[0])
-    a, b, weight = at.points.a[pick], at.points.b[pick], at.weight[order]
+    weight, k = at.weight, np.arange(4)
+    before = (weight[:, None] > weight) | ((weight[:, None] == weight) & (k[:, None] < k))
+    rank = before.sum(0)
+    order = jnp.argmax(rank == k[:3, None], 1)
+    pick = jnp.where(weight[order] > 0, order, order[0])
+    a, b, weight = at.points.a[pick], at.points.b[pick], weight[order]
     return Nearest(at.best, jnp.maximum(at.lower, 0.0), a, b, weight, jnp.array(False), ~at.done)
 
 
@@ -172,9 +175,15 @@ def _first_polytope(points: Points, noise: Array) -> _Polytope:
 
 def _own(owner: Array, faces: Array, new: Array) -> Array:
     """Write down which faces have which edges."""
-    start = jnp.where(new[:, None], faces, CORNERS)
-    number = jnp.broadcast_to(jnp.arange(len(faces), dtype=jnp.int32)[:, None], faces.shape)
-    return owner.at[start, faces[:, np.array([1, 2, 0])]].set(number, mode="drop")
+
+    def write(k, owner):
+        face = faces[k]
+        for i, j in ((0, 1), (1, 2), (2, 0)):
+            value = jnp.where(new[k], k.astype(jnp.int32), owner[face[i], face[j]])
+            owner = lax.dynamic_update_slice(owner, value[None, None], (face[i], face[j]))
+        return owner
+
+    return lax.fori_loop(0, len(faces), write, owner)
 
 
 def _expand(
@@ -202,7 +211,7 @@ def _expand(
 
 def _with(at: _Polytope, new: Points, noise: Array) -> _Polytope:
     """The hull of a polytope and one more point: the faces that the point sees give way to a cone over their rim."""
-    points = jax.tree.map(lambda x, y: x.at[at.count].set(y), at.points, new)
+    points = jax.tree.map(lambda x, y: lax.dynamic_update_slice_in_dim(x, y[None], at.count, 0), at.points, new)
     seen = at.alive & (dot(at.normal, new.place) - at.height > noise)
     seen = seen | (jnp.arange(SLOTS) == at.nearest)
     start, end = at.faces, at.faces[:, np.array([1, 2, 0])]

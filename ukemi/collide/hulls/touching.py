@@ -53,40 +53,74 @@ def body_among(kinds: list[str], kind: Array, shape: Shape, hull: Array) -> Body
     return one_of(kind, bodies)
 
 
-def contacts(
-    types: list[tuple[str, str]], kind: Array, hulls: Hulls, corners: Corners, geoms: Array, a: Shape, b: Shape, reach
-):
-    """Contacts (k, ...) of one pair of geoms (2,), what touches (k, FEATURES), and whether a search () failed.
+class Pair(NamedTuple):
+    """Two shapes, and what they may be."""
 
-    types: what the shapes may be, and kind: () which of these they are; the second one is of the same kind in all.
+    types: list[tuple[str, str]]  # the second one is of the same kind in all
+    kind: Array  # () which of these they are
+    geoms: Array  # (2,)
+    a: Shape
+    b: Shape
+    reach: Array  # () [m]
+
+    def bodies(self, hulls: Hulls) -> tuple[Body, Body]:
+        """Both as polytopes."""
+        hull = jnp.asarray(hulls.of)[self.geoms]
+        first = body_among([a for a, _ in self.types], self.kind, self.a, hull[0])
+        return first, body(self.types[0][1], self.b, hull[1])
+
+
+def look(hulls: Hulls, corners: Corners, pair: Pair) -> tuple[Nearest, Array]:
+    """Where the shapes of a pair are nearest, and whether () that is within reach."""
+    one, other = pair.bodies(hulls)
+    found = nearest(hulls, Known(corners.hulls, jnp.asarray(hulls.of)[pair.geoms]), one, other, pair.a, pair.reach)
+    return found, found.distance <= pair.reach + one.radius + other.radius
+
+
+def contacts(hulls: Hulls, corners: Corners, pair: Pair, found: Nearest | None) -> tuple[Hit, Array]:
+    """Contacts (k, ...) of one pair and what touches (k, FEATURES).
+
+    found: where the shapes are nearest; None if the first one is a plane.
     """
-    kinds, second = [a for a, _ in types], types[0][1]
+    types, kind, geoms, a, b, reach = pair
+    kinds, second, alike = [a for a, _ in types], types[0][1], families(types)
+    of_family = np.array([next(f for f, own in enumerate(alike) if k in own) for k in range(len(types))])
     known = Known(corners.hulls, jnp.asarray(hulls.of)[geoms])
 
     def hits(found: Features, hint: Array) -> tuple[Hit, Array]:
         codes = found.codes()
         touch = patches(hulls, corners, codes)
 
-        def of(kinds: tuple[str, str]):
-            hit = jax.vmap(lambda case, patch: settled(kinds, case, patch, hint, a, b))
+        def of(family: list[int]):
+            own, one = [types[k] for k in family], jnp.asarray(within(family, len(types)))[kind]
+            hit = jax.vmap(lambda case, patch: settled(own, one, case, patch, hint, a, b))
             return lambda: jax.tree.map(lambda x: x[:, 0], hit(found.case, touch))
 
-        return lax.switch(kind, [of(kinds) for kinds in types]), codes
+        return lax.switch(jnp.asarray(of_family)[kind], [of(family) for family in alike]), codes
 
     other = body(second, b, known.hull[1])
     if KINDS[kinds[0]].endless:
-        return *hits(*_on_plane(hulls, known, a, b, other, reach)), jnp.array(False)
+        return hits(*_on_plane(hulls, known, a, b, other, reach))
+    assert found
     one = body_among(kinds, kind, a, known.hull[0])
-    found = nearest(hulls, known, one, other, a, reach)
+    return hits(*several(kinds, kind, hulls, known, one, other, found, a))
 
-    def details():
-        return hits(*several(kinds, kind, hulls, known, one, other, found, a))
 
-    def nothing():
-        hit, codes = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(details))
-        return hit._replace(distance=jnp.full_like(hit.distance, EMPTY)), codes
+def families(types: list[tuple[str, str]]) -> list[list[int]]:
+    """Which pairs of kinds, by their places, are settled by one routine: its program is made once for all of them.
 
-    return *lax.cond(found.distance > reach + one.radius + other.radius, nothing, details), found.failed
+    Planes and height fields have forms of their own, and shapes with a curved core a search.
+    """
+    found: dict = {}
+    for k, (a, b) in enumerate(types):
+        apart = KINDS[a].endless or KINDS[a].ground or side(a).core is not None
+        found.setdefault((a, b) if apart else b, []).append(k)
+    return list(found.values())
+
+
+def within(family: list[int], count: int) -> np.ndarray:
+    """Where in a family each of `count` places is; 0 for those that are not."""
+    return np.array([family.index(k) if k in family else 0 for k in range(count)], np.int32)
 
 
 def patches(hulls: Hulls, corners: Corners, codes: Array) -> Patch:
@@ -212,33 +246,47 @@ def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, other: Body, reach
 # ---- the contact -----------------------------------------------------------------------------------------------------
 
 
-def settled(kinds: tuple[str, str], case: Array, patch: Patch, hint: Array, a: Shape, b: Shape) -> Hit:
-    """The contact (1, ...) of one case, where patches of both shapes (2, ...) touch."""
+def settled(
+    types: list[tuple[str, str]], kind: Array, case: Array, patch: Patch, hint: Array, a: Shape, b: Shape
+) -> Hit:
+    """The contact (1, ...) of one case, where patches of both shapes (2, ...) touch.
+
+    types: what the shapes may be, one of `families`, and kind: () which of these they are.
+    """
+    kinds, firsts = types[0], [a for a, _ in types]
     if KINDS[kinds[0]].endless:
         normal = a.mat[:, 2]
         place = b.pos + rotate(b.mat, b.size * patch.corners[1, 0])
         distance = dot(place - a.pos, normal)
         point = place - 0.5 * distance * normal
     elif KINDS[kinds[0]].ground:  # what touches a field is looked at the other way round
-        distance, point, normal = _between((kinds[1], kinds[0]), case, patch, -hint, b, a)
+        distance, point, normal = _between([kinds[1]], kind, kinds[0], case, patch, -hint, b, a)
         normal = -normal
     else:
-        distance, point, normal = _between(kinds, case, patch, hint, a, b)
+        distance, point, normal = _between(firsts, kind, kinds[1], case, patch, hint, a, b)
     distance = jnp.where(case == features.NONE, EMPTY, distance)
     return Hit(distance[None], point[None], contact_frame(normal)[None])
 
 
-def _between(kinds: tuple[str, str], case: Array, patch: Patch, hint: Array, a: Shape, b: Shape):
+def _between(firsts: list[str], kind: Array, second: str, case: Array, patch: Patch, hint: Array, a: Shape, b: Shape):
     """Distance (), point (3,) and normal (3,) of two shapes that have an end."""
-    own, other = posed(kinds[0], a, patch, 0), posed(kinds[1], b, patch, 1)
+    own, other = posed_among(firsts, kind, a, patch, 0), posed(second, b, patch, 1)
     distance, point, normal = contact(case, own, other, hint)
-    convex = KINDS[kinds[0]].convex
-    if side(kinds[0]).core and convex:
+    convex = KINDS[firsts[0]].convex
+    if side(firsts[0]).core and convex:
         found, curved = witness_of_corners(convex, a, other.corners, hint), case == features.CURVED
         distance = jnp.where(curved, found.distance, distance)
         point = jnp.where(curved, 0.5 * (found.point_a + found.point_b), point)
         normal = jnp.where(curved, found.normal, normal)
     return distance, point, normal
+
+
+def posed_among(kinds: list[str], kind: Array, shape: Shape, patch: Patch, k: int) -> Posed:
+    """One side of a patch, of a shape of one of several kinds."""
+    found = [posed(name, shape, patch, k) for name in kinds]
+    if any(x.girth is not None for x in found):
+        found = [x._replace(axis=shape.mat[:, 2], girth=0.0 * x.radius if x.girth is None else x.girth) for x in found]
+    return one_of(kind, found)
 
 
 def posed(kind: str, shape: Shape, patch: Patch, k: int) -> Posed:
