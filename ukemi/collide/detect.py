@@ -12,7 +12,7 @@ from ukemi.collide import response
 from ukemi.collide.hulls import ground, touching
 from ukemi.collide.hulls.features import FEATURES, Corners, Patch
 from ukemi.collide.hulls.search import Nearest
-from ukemi.collide.near import PART, Posed, free_corners, is_flat, is_ground, posed_at, reach_ahead
+from ukemi.collide.near import PART, Posed, free_corners, is_flat, is_ground, is_searched, posed_at, reach_ahead
 from ukemi.collide.primitives import POLYTOPES, chunk_of, pair_function, points_of
 from ukemi.collide.shapes import EMPTY, Shape, shapes_at, sides
 from ukemi.implicit.rule import keep, unmoved, zero_tangent
@@ -225,14 +225,9 @@ def _families(layout: PairLayout, groups: list[int]) -> list[list[int]]:
     """
     found: list[list[int]] = []
     for g in groups:
-        alike = found and _is_searched(layout, g) and _is_searched(layout, found[-1][0])
+        alike = found and is_searched(layout.groups[g]) and is_searched(layout.groups[found[-1][0]])
         found = [*found[:-1], [*found[-1], g]] if alike else [*found, [g]]
     return found
-
-
-def _is_searched(layout: PairLayout, g: int) -> bool:
-    group = layout.groups[g]
-    return group.types in POLYTOPES and not is_flat(group) and not is_ground(group)
 
 
 def _points(layout: PairLayout, family: list[int]) -> int:
@@ -262,8 +257,9 @@ def _pair(layout: PairLayout, family: list[int], at, posed: Posed) -> touching.P
 
 
 def _within_reach(layout: PairLayout, family: list[int], posed: Posed, index: Array, wanted: Array):
-    """Of the `wanted` first places (n,): those whose polytopes are within reach, how many, where they are nearest, and
-    whether a search failed. A loop of its own, since two loops compile in less time than one that is twice as long.
+    """Of the `wanted` first places (n,) those whose polytopes are within reach, how many, where, and what failed.
+
+    A loop of its own: two loops compile in less time than one that is twice as long.
     """
 
     def search(i) -> tuple[Nearest, Array]:
@@ -273,12 +269,12 @@ def _within_reach(layout: PairLayout, family: list[int], posed: Posed, index: Ar
     def some(i, carry):
         kept, count, failed = carry
         found, near = search(i)
-        put = lambda x, y: lax.dynamic_update_slice_in_dim(x, y[None], count, 0)  # noqa: E731
+        put = partial(lax.dynamic_update_index_in_dim, index=count, axis=0)
         return jax.tree.map(put, kept, (index[i], found)), count + near, failed | found.failed
 
     blank = jax.tree.map(lambda x: jnp.zeros((len(index), *x.shape), x.dtype), jax.eval_shape(search, 0)[0])
-    start = (jnp.zeros_like(index), blank), jnp.int32(0), jnp.zeros((), bool)
-    (index, found), count, failed = lax.fori_loop(0, wanted, some, start)
+    none = (jnp.zeros_like(index), blank), jnp.int32(0), jnp.zeros((), bool)
+    (index, found), count, failed = lax.fori_loop(0, wanted, some, none)
     return index, count, found, failed
 
 
@@ -363,7 +359,7 @@ def _adder(layout: PairLayout, family: list[int], posed: Posed, near: Array, sta
 
     def add(carry):
         index, wanted, nearest = start + jnp.pad(places(near, slots), (0, -slots % chunk)), most, None
-        if _is_searched(layout, family[0]):
+        if is_searched(layout.groups[family[0]]):
             index, wanted, nearest, failed = _within_reach(layout, family, posed, index, most)
             carry = (*carry[:3], carry[3] | failed)
 

@@ -177,7 +177,7 @@ def _boxes_apart(model: Model, pos: Array, mat: Array, known: Array, geoms: Pair
         kind = jnp.asarray([list(KINDS).index(kind) for kind in kinds])[geoms]
         among = jnp.asarray(held)[kind[:, 0], kind[:, 1]]
         return jnp.where(among, jnp.maximum(known, boxes.apart(center, half, pos, mat, geoms)), known)
-    held = [group.types in POLYTOPES and not is_flat(group) and not is_ground(group) for group in layout.groups]
+    held = [is_searched(group) for group in layout.groups]
     if not any(held):
         return known
     # pieces put together, since what is written into an array takes a kernel of its own
@@ -211,3 +211,8 @@ def is_ground(group: PairGroup) -> bool:
 def is_flat(group: PairGroup) -> bool:
     """Whether its first shapes are planes."""
     return KINDS[group.types[0]].endless
+
+
+def is_searched(group: PairGroup) -> bool:
+    """Whether its shapes are two polytopes, for which what is nearest is searched for."""
+    return group.types in POLYTOPES and not is_flat(group) and not is_ground(group)
