@@ -1,0 +1,132 @@
+"""Contacts of every robot in `shared/models`, meshes included, against MuJoCo.
+
+    python bench/robots.py [WORD...] [--states N]
+
+Robots without a floor get one. At random states, in float64: how many contacts act, in how many states their number is
+MuJoCo's, the worst difference of distances and normals of contacts that are paired by geoms and place, in how many
+states all of them are at MuJoCo's place, and the next state there. Contacts pair with what is nearest of the same two
+geoms. MuJoCo's solver and its search run to convergence.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import mujoco
+import numpy as np
+
+import ukemi as uk
+from tests.scenes.robots import SHARED, shared_robot
+from tests.scenes.states import converged, load_sample, random_states, stack
+from ukemi.laws.here import here_of
+
+QUICK = {"xla_backend_optimization_level": 0}
+LAW = uk.Soft(iterations=300, line_search_iterations=200, tolerance=1e-13)
+FAR, SAME = 1e-3, 1e-8  # [m] beyond which two contacts are different ones, and up to which they are the same
+
+
+class Counted(NamedTuple):
+    """What was found over all states."""
+
+    contacts: int  # MuJoCo's
+    meshes: int  # of which are of meshes
+    states: int  # with contacts
+    equal: int  # of which have as many
+    distance: list  # differences of those that pair up [m]
+    normal: list
+    alone: int  # contacts of either side without a partner
+    same: int  # states with all contacts at the same place
+    after: list  # differences of the next state, relative to one, of those
+
+
+def files() -> dict[str, str]:
+    """Robot files by name; scenes are the same robots again."""
+    folder = SHARED / "models"
+    paths = [path.relative_to(folder) for path in sorted(folder.glob("*/*.xml"))]
+    return {str(path.with_suffix("")): str(path) for path in paths if path.stem not in ("keyframes", "myomuscle")}
+
+
+def _one(model, state, inputs):
+    after = uk.step(model, state, inputs, LAW)
+    return after, here_of(model, state, inputs).contacts
+
+
+_all = jax.jit(lambda model, samples: jax.lax.map(lambda s: _one(model, *s), samples), compiler_options=QUICK)
+
+
+def compare(m: mujoco.MjModel, states: int) -> Counted:
+    """Over random states."""
+    model, m = uk.load(m), converged(m)
+    samples = random_states(m, states, 5)
+    out = jax.tree.map(np.asarray, _all(model, stack(model, samples)))
+    d, found = mujoco.MjData(m), Counted(0, 0, 0, 0, [], [], 0, 0, [])
+    for k, sample in enumerate(samples):
+        load_sample(d, sample)
+        mujoco.mj_forward(m, d)
+        found = _counted(m, d, model, jax.tree.map(lambda x, k=k: x[k], out), found)
+    return found
+
+
+def _counted(m, d, model, out, total: Counted) -> Counted:
+    after, contacts = out
+    pairs = np.asarray(model.pairs.layout.geoms).reshape(-1, 2)
+    mine = [(tuple(pairs[contacts.pair[c]]), c) for c in np.flatnonzero(contacts.active)]
+    theirs = [c for c in d.contact if c.efc_address >= 0]
+    if not mine and not theirs:
+        return total
+    distance, normal, alone, furthest = list(total.distance), list(total.normal), 0, 0.0
+    equal, left = len(mine) == len(theirs), list(mine)
+    for c in theirs:
+        gaps = [np.abs(contacts.point[k] - c.pos).max() if g == tuple(c.geom) else np.inf for g, k in left]
+        if min(gaps, default=np.inf) > FAR:
+            alone += 1
+            continue
+        _, k = left.pop(int(np.argmin(gaps)))
+        furthest = max(furthest, min(gaps), abs(contacts.distance[k] - c.dist))
+        distance.append(abs(contacts.distance[k] - c.dist))
+        normal.append(np.abs(contacts.frame[k, 0] - c.frame[:3]).max())
+    same, next_off = equal and not alone and not left and furthest < SAME, list(total.after)
+    if same and m.nv:
+        mujoco.mj_step(m, d)
+        both = ((after.q, d.qpos), (after.v, d.qvel), (after.act, d.act))
+        next_off.append(max(np.abs(x - y).max(initial=0) / max(1.0, np.abs(y).max(initial=0)) for x, y in both))
+    mesh = [mujoco.mjtGeom.mjGEOM_MESH in m.geom_type[list(c.geom)] for c in theirs]
+    return Counted(
+        total.contacts + len(theirs), total.meshes + sum(mesh), total.states + 1, total.equal + equal,
+        distance, normal, total.alone + alone + len(left), total.same + same, next_off,
+    )  # fmt: skip
+
+
+def most(values: list) -> str:
+    """The median, the 99th percentile and the largest of some numbers."""
+    return " / ".join(f"{x:.0e}" for x in np.quantile(values, [0.5, 0.99, 1.0])) if values else "-"
+
+
+def main() -> None:
+    """Compare and print."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    parser.add_argument("--states", type=int, default=200)
+    given = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    print("| robot | contacts | of meshes | equal numbers | distance | normal | alone | same place | next | s |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for name, path in files().items():
+        if given.words and not any(word in name for word in given.words):
+            continue
+        begin = time.time()
+        try:
+            found = compare(shared_robot(path), given.states)
+        except Exception as error:  # noqa: BLE001  a survey goes on
+            print(f"| {name} | {type(error).__name__}: {' '.join(str(error).split())[:300]} |", flush=True)
+            continue
+        equal, same = (f"{x} of {found.states}" for x in (found.equal, found.same))
+        cells = f"{found.contacts} | {found.meshes} | {equal} | {most(found.distance)} | {most(found.normal)}"
+        cells += f" | {found.alone} | {same} | {most(found.after)} | {time.time() - begin:.0f}"
+        print(f"| {Path(name)} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
