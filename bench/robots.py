@@ -87,12 +87,13 @@ def _counted(m, d, model, out, total: Counted) -> Counted:
         furthest = max(furthest, min(gaps), abs(contacts.distance[k] - c.dist))
         distance.append(abs(contacts.distance[k] - c.dist))
         normal.append(np.abs(contacts.frame[k, 0] - c.frame[:3]).max())
+    # before the step, which writes over MuJoCo's contacts
+    mesh = [mujoco.mjtGeom.mjGEOM_MESH in m.geom_type[list(c.geom)] for c in theirs]
     same, next_off = equal and not alone and not left and furthest < SAME, list(total.after)
     if same and m.nv:
         mujoco.mj_step(m, d)
         both = ((after.q, d.qpos), (after.v, d.qvel), (after.act, d.act))
         next_off.append(max(np.abs(x - y).max(initial=0) / max(1.0, np.abs(y).max(initial=0)) for x, y in both))
-    mesh = [mujoco.mjtGeom.mjGEOM_MESH in m.geom_type[list(c.geom)] for c in theirs]
     return Counted(
         total.contacts + len(theirs), total.meshes + sum(mesh), total.states + 1, total.equal + equal,
         distance, normal, total.alone + alone + len(left), total.same + same, next_off,
