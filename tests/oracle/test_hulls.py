@@ -146,22 +146,27 @@ def test_contacts_agree_with_mujoco(corners):
     assert everything[1] >= 0.95 * everything[0]
 
 
-def test_a_mesh_on_a_plane_steps_as_mujoco():
-    """Lowest corner and three more of the face that is most level: next velocity to 1e-9."""
+def test_meshes_on_a_plane_step_as_mujoco():
+    """Lowest corner and three more of the face that is most level, below the middle: next velocity to 1e-9.
+
+    A tetrahedron deep in a floor has a corner above its middle on its most level face.
+    """
     rng = np.random.default_rng(0)
+    body = '<body><freejoint/><geom type="mesh" mesh="{}" mass="1" contype="2"/></body>'
     m = mujoco.MjModel.from_xml_string(
-        f"""<mujoco><asset>{scenes.asset("m", scenes.cloud(rng, 40))}</asset><worldbody>
-        <geom type="plane" size="1 1 1"/>
-        <body><freejoint/><geom type="mesh" mesh="m" mass="1"/></body></worldbody></mujoco>"""
+        f"""<mujoco><asset>{scenes.asset("m", scenes.cloud(rng, 40))}{scenes.asset("t", scenes.cloud(rng, 4))}</asset>
+        <worldbody><geom type="plane" size="1 1 1" conaffinity="2"/>{body.format("m")}{body.format("t")}</worldbody>
+        </mujoco>"""
     )
-    d, model, step, seen = mujoco.MjData(m), uk.load(m), jax.jit(uk.step), 0
+    d, model, step, seen, few = mujoco.MjData(m), uk.load(m), jax.jit(uk.step), 0, 0
     for _ in range(60):
-        turn = rng.normal(size=4)
         mujoco.mj_resetData(m, d)
-        d.qpos[:] = [0, 0, rng.uniform(0.06, 0.1), *(turn / np.linalg.norm(turn))]
-        d.qvel[:] = rng.normal(size=6)
-        after = step(model, uk.initial_state(model, q=d.qpos, v=d.qvel))
+        for k, low in enumerate((0.06, -0.1)):
+            turn = rng.normal(size=4)
+            d.qpos[7 * k : 7 * k + 7] = [0, 0, rng.uniform(low, 0.1), *(turn / np.linalg.norm(turn))]
+        d.qvel[:] = rng.normal(size=12)
+        after = step(model, uk.initial_state(model, q=d.qpos.copy(), v=d.qvel.copy()))
         mujoco.mj_step(m, d)
-        seen += d.ncon
-        np.testing.assert_allclose(after.v, d.qvel, atol=1e-9)
-    assert seen > 60
+        seen, few = seen + d.ncon, few + (sum(c.geom[1] == 2 for c in d.contact) < 3)
+        np.testing.assert_allclose(after.v, d.qvel, atol=1e-9 * np.abs(d.qvel).max())
+    assert seen > 120 and few > 10

@@ -15,7 +15,7 @@ from ukemi.model.records import PairGroup, PairLayout
 MUJOCO_KINDS = {int(kind): name.removeprefix("mjGEOM_").lower() for name, kind in mujoco.mjtGeom.__members__.items()}
 MUJOCO_KINDS = {kind: name for kind, name in MUJOCO_KINDS.items() if name in KINDS}
 # Pairs of a group that can be examined in detail at the least.
-FEW = 12
+FEW = 32
 
 
 def kinds_of(m) -> tuple[str, ...]:
@@ -40,8 +40,9 @@ def build(m, kinds: tuple[str, ...], capacity: int | None) -> tuple[PairLayout, 
     order = sorted(found, key=lambda key: (not KINDS[key[0]].endless, not _always(key), key in POLYTOPES, key))
     groups = tuple(_group(key, np.array(found[key])) for key in order)
     groups = tuple(_over_cells(m, group) for group in groups)
-    points = sum(g.slots * points_of(g) for g in groups)
-    if capacity is None:
+    if capacity is not None:  # who asks for many contacts has many pairs looked at
+        groups = tuple(dataclasses.replace(g, slots=min(len(g.geoms), max(g.slots, capacity))) for g in groups)
+    else:
         touching = {int(g) for group in groups for g in group.geoms.ravel() if m.body_weldid[m.geom_bodyid[g]]}
         capacity = 8 + sum(KINDS[kinds[g]].contacts for g in touching)
         # over a field each shape is in the middle of a cell as often as not, and few shapes of a robot touch at once
@@ -50,7 +51,7 @@ def build(m, kinds: tuple[str, ...], capacity: int | None) -> tuple[PairLayout, 
     own = [group.geoms.ravel() for group in groups if group.types in POLYTOPES]
     used = np.isin(np.arange(m.ngeom), np.concatenate([np.zeros(0), *own]))
     polytopes, corners = hulls.build(m, kinds, used)
-    size = min(points, capacity)
+    size = min(sum(g.slots * points_of(g) for g in groups), capacity)
     adheres = bool(m.geom_adhesion.any() or m.pair_adhesion.any())
     layout = PairLayout(groups, capacity=size, dim=max(dims, default=1), hulls=polytopes, adheres=adheres)
     always, owner = sum(_always(group.types) for group in groups), np.array(m.body_weldid[m.geom_bodyid], np.int32)

@@ -220,9 +220,8 @@ def _area(place: Array, mat: Array, n: Array) -> Array:
 
 
 def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, other: Body, reach: Array):
-    """The lowest corner, and of the face at it that is most level those corners that are within reach.
-
-    Of faces with more than four corners, four. MuJoCo's rule and order.
+    """The lowest corner, and of the face at it that is most level those corners that are within reach and lower than
+    the middle of the shape. Of faces with more than four corners, four. MuJoCo's rule and order.
     """
     normal = a.mat[:, 2]
     lowest, _ = support(hulls, known.corners, other, -normal)
@@ -236,8 +235,9 @@ def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, other: Body, reach
     every = jnp.minimum(np.arange(4, dtype=np.int32), count - 1)
     chosen = lax.cond(count > 4, lambda: four(places(known.corners, other, loop), count), lambda: every)
     corner = loop[chosen]
-    height = dot(b.pos + rotate(b.mat, places(known.corners, other, corner)) - a.pos, normal)
-    there = (np.arange(4) < count) & ((height < reach) | (np.arange(4) == 0))
+    above = dot(rotate(b.mat, places(known.corners, other, corner)), normal)
+    near = (above + dot(b.pos - a.pos, normal) < reach) & (above < 0)
+    there = (np.arange(4) < count) & (near | (np.arange(4) == 0))
     case = jnp.where(there, features.POINT_ON_A, features.NONE).astype(jnp.int32)
     triple = jnp.stack([corner] * 3, -1)
     return Features(case, triple, triple, jnp.full((SEVERAL, 2), -1, jnp.int32)), normal
