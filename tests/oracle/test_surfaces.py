@@ -34,7 +34,10 @@ SCENE = """
 COARSE = dict(cone="pyramidal", integrator="Euler", condim=3)
 
 
-@pytest.mark.parametrize("cone, integrator, condim", [("pyramidal", "Euler", 4), ("elliptic", "implicitfast", 6)])
+@pytest.mark.parametrize(
+    "cone, integrator, condim",
+    [pytest.param("pyramidal", "Euler", 4, marks=pytest.mark.slow), ("elliptic", "implicitfast", 6)],
+)
 def test_motion_sensors_and_forces_are_those_of_mujoco(cone, integrator, condim):
     m = mujoco.MjModel.from_xml_string(SCENE.format(cone=cone, integrator=integrator, condim=condim))
     m.opt.tolerance, m.opt.iterations, m.opt.ls_iterations = 0, 300, 100
