@@ -21,12 +21,11 @@ import mujoco
 import numpy as np
 
 import ukemi as uk
+from tests.scenes.agreement import CONVERGED, QUICK
 from tests.scenes.robots import SHARED
 from tests.scenes.states import Sample, converged, load_sample, random_states, stack
 from ukemi.mechanics.tendons.paths import tendon_lengths
 
-QUICK = {"xla_backend_optimization_level": 0}
-LAW = uk.Soft(iterations=300, line_search_iterations=200, tolerance=1e-13)
 NEAR = 1e-11  # [m], and of directions: what MuJoCo searches for differs by its tolerance, which shows in a stiff step
 STAGES = ("length", "velocity", "moment", "actuator", "passive", "sensors", "next")
 ROBOTS = ("myo_sim", "iit_softfoot", "robotiq_2f85", "shadow_hand", "dynamixel_2r")
@@ -72,10 +71,10 @@ def compiled(path: Path) -> mujoco.MjModel:
 
 
 def _one(model, state, inputs):
-    now = LAW.forward(model, state, inputs)
-    after = uk.step(model, state, inputs, LAW)
+    now = CONVERGED.forward(model, state, inputs)
+    after = uk.step(model, state, inputs, CONVERGED)
     strings = tendon_lengths(model, now.kin, state.q)
-    read = uk.sensors(model, state, inputs, LAW)
+    read = uk.sensors(model, state, inputs, CONVERGED)
     return now.actuation.force, now.passive.qfrc, after, strings, read, now.contacts, now.solution.converged
 
 

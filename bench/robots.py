@@ -10,7 +10,6 @@ geoms. MuJoCo's solver and its search run to convergence.
 
 import argparse
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -18,12 +17,11 @@ import mujoco
 import numpy as np
 
 import ukemi as uk
+from tests.scenes.agreement import CONVERGED, QUICK
 from tests.scenes.robots import SHARED, shared_robot
 from tests.scenes.states import converged, load_sample, random_states, stack
 from ukemi.laws.here import here_of
 
-QUICK = {"xla_backend_optimization_level": 0}
-LAW = uk.Soft(iterations=300, line_search_iterations=200, tolerance=1e-13)
 ROOM = 200  # contacts of a state: robots that are pushed into themselves have more than they have room for
 FAR, SAME = 1e-3, 1e-8  # [m] beyond which two contacts are different ones, and up to which they are the same
 
@@ -43,14 +41,14 @@ class Counted(NamedTuple):
 
 
 def files() -> dict[str, str]:
-    """Robot files by name; scenes are the same robots again."""
+    """Robot files by name."""
     folder = SHARED / "models"
     paths = [path.relative_to(folder) for path in sorted(folder.glob("*/*.xml"))]
     return {str(path.with_suffix("")): str(path) for path in paths if path.stem not in ("keyframes", "myomuscle")}
 
 
 def _one(model, state, inputs):
-    after = uk.step(model, state, inputs, LAW)
+    after = uk.step(model, state, inputs, CONVERGED)
     return after, here_of(model, state, inputs).contacts
 
 
@@ -127,7 +125,7 @@ def main() -> None:
         equal, same = (f"{x} of {found.states}" for x in (found.equal, found.same))
         cells = f"{found.contacts} | {found.meshes} | {equal} | {most(found.distance)} | {most(found.normal)}"
         cells += f" | {found.alone} | {same} | {most(found.after)} | {time.time() - begin:.0f}"
-        print(f"| {Path(name)} | {cells} |", flush=True)
+        print(f"| {name} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -234,8 +234,5 @@ def _cross_force_rows(f: Array) -> Array:
 
 def _cross_force(m: Array, f: Array) -> Array:
     """m ×* f (6, ...) of motions and forces, both ordered linear, angular."""
-
-    def cross(a: Array, b: Array) -> Array:
-        return jnp.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
-
+    cross = spatial.columns_cross
     return jnp.concatenate([cross(m[3:], f[:3]), cross(m[:3], f[:3]) + cross(m[3:], f[3:])])

@@ -16,6 +16,11 @@ from ukemi.xla.programs import trace
 SLOTS = (16, 64, 256, 1024)  # numbers of slots for which a solver is compiled, up to a third of the model's own
 
 
+def fewer_slots(full: int) -> list[int]:
+    """Those for which it is worth it beside all of a model's own."""
+    return [n for n in SLOTS if 3 * n <= full]
+
+
 def _rowwise(contacts):
     """Contacts whose arrays all lead with them."""
     none = jnp.zeros_like(contacts.active)
@@ -38,7 +43,7 @@ def with_slots(function, kinds: RowKinds):
 
         return run
 
-    sizes = [n for n in SLOTS if 3 * n <= kinds.contacts] + [kinds.contacts]
+    sizes = [*fewer_slots(kinds.contacts), kinds.contacts]
     full = of(kinds.contacts)
 
     def choose(scene, *more):

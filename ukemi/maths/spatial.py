@@ -72,7 +72,7 @@ def skew_columns(a: Array) -> Array:
 
 
 def columns_cross(a: Array, b: Array) -> Array:
-    """Cross product (3, n) of vectors (3, n)."""
+    """Cross product (3, ...) of vectors (3, ...)."""
     return jnp.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
 
 
@@ -86,9 +86,9 @@ def columns_across(a: Array) -> tuple[Array, Array]:
     return first, jnp.stack([both, sign + y * y * share, -y])
 
 
-def safe_norm(a: Array) -> Array:
-    """Euclidean norm over the last axis, with derivative 0 (a valid subgradient) at the origin."""
-    square = (a * a).sum(-1)
+def safe_norm(a: Array, axis: int = -1) -> Array:
+    """Euclidean norm over an axis, the last one by default, with derivative 0 (a valid subgradient) at the origin."""
+    square = (a * a).sum(axis)
     zero = square == 0
     return jnp.where(zero, 0.0, jnp.sqrt(jnp.where(zero, 1.0, square)))
 

@@ -59,7 +59,7 @@ def factored(A: Array) -> Callable[[Array], Array]:
 
 
 def factored_as_it_stands(A: Array) -> Callable[[Array], Array]:
-    """The same in a third of the time, without pivoting, of A whose symmetric part is positive definite."""
+    """The same without pivoting, which is a third of the time, of A whose symmetric part is positive definite."""
     if not 0 < len(A) <= SMALL:
         return factored(A)
     rows = np.arange(len(A))

@@ -159,8 +159,7 @@ def _base_poses(model: Model, q: Array, mocap_pos: Array | None, mocap_quat: Arr
 def _tree_centers(model: Model, com: Array) -> Array:
     """Centre of mass of each kinematic tree (ntree, 3); a massless tree has its reference at the origin."""
     tree = model.tree
-    member = (np.arange(tree.ntree)[:, None] == tree.body_tree) & tree.moves.any(1)
-    weight = member.astype(com.dtype) * model.bodies.mass
+    weight = tree.members.astype(com.dtype) * model.bodies.mass
     total = weight.sum(1, keepdims=True)
     return ((weight / jnp.where(total == 0, 1.0, total))[..., None] * com).sum(1)
 

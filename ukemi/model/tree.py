@@ -95,6 +95,11 @@ class Tree(Static):
         return int(self.body_tree.max()) + 1
 
     @functools.cached_property
+    def members(self) -> np.ndarray:
+        """(ntree, nb) bool: moving bodies of each kinematic tree."""
+        return (np.arange(self.ntree)[:, None] == self.body_tree) & np.asarray(self.moves.any(1))
+
+    @functools.cached_property
     def dof_above(self) -> np.ndarray:
         """(nv,) last dof of the block above each dof's own, -1 at the root."""
         return np.array([max(np.nonzero(row)[0], default=-1) for row in self.strict], np.int32)

@@ -16,6 +16,7 @@ from jax import Array, lax
 from ukemi.collide.geometry import cross, dot, unit
 from ukemi.collide.hulls.support import Body, Joined, support
 from ukemi.collide.simplex import FACES, length, nearest
+from ukemi.maths.ranking import smallest
 from ukemi.model.hulls import Hulls
 
 STEPS = 64  # of the first search
@@ -120,12 +121,9 @@ def _approach(
 
 def _ended(at: _Search) -> Nearest:
     """The simplex that holds the nearest point; what does not count repeats its heaviest point."""
-    weight, k = at.weight, np.arange(4)
-    before = (weight[:, None] > weight) | ((weight[:, None] == weight) & (k[:, None] < k))
-    rank = before.sum(0)
-    order = jnp.argmax(rank == k[:3, None], 1)
-    pick = jnp.where(weight[order] > 0, order, order[0])
-    a, b, weight = at.points.a[pick], at.points.b[pick], weight[order]
+    order = smallest(-at.weight, 3)
+    pick = jnp.where(at.weight[order] > 0, order, order[0])
+    a, b, weight = at.points.a[pick], at.points.b[pick], at.weight[order]
     return Nearest(at.best, jnp.maximum(at.lower, 0.0), a, b, weight, jnp.array(False), ~at.done)
 
 

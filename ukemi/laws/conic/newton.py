@@ -109,7 +109,8 @@ def solver(system: System, *, refined: bool = False) -> Callable[[Imbalance], tu
     """Function of an imbalance: the change (Point) that a Newton step makes, and that of ξ₀ (K,).
 
     refined: what rounding leaves of the force is solved for once more. A contact that presses with γ adds γ²/κ to the
-    matrix, beside which masses lose digits.
+    matrix, beside which masses lose digits. Then factors are pivoted, too, which a search, that corrects itself, is
+    quicker without.
     """
     layout, point, head, asked, (heads, rubs), slopes, found, M, matrix = system
     nv = slopes.gap.shape[1]

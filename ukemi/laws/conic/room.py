@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from ukemi.collide.detect import Contacts
-from ukemi.laws.active_contacts import SLOTS
+from ukemi.laws.active_contacts import fewer_slots
 from ukemi.laws.conic.cones import Cones, Layout
 from ukemi.laws.conic.marks import Marks
 from ukemi.laws.conic.progress import Solution
@@ -27,7 +27,7 @@ from ukemi.xla.batches import one_by_one
 def with_room(search: Callable[..., Solution], layout_of: Callable[[Model], Layout], model: Model):
     """The same search from a start (`Here` of the model, ...), which looks for few contacts where these suffice."""
     full = model.pairs.layout.capacity
-    rooms = [n for n in SLOTS if 3 * n <= full]
+    rooms = fewer_slots(full)
     if not rooms:
         return search
 

@@ -143,8 +143,7 @@ def _moved(at: _Sweeping, of: _Friction, own: Array, new: Array, residual: Array
 def _islands(kinds: RowKinds, model: Model, contacts: Contacts, penalty) -> tuple[Array, Array]:
     """The island of each row (total,), named by its first tree; the share of dofs (ntree,) of each tree's island."""
     tree, pair = model.tree, contacts.pair[: kinds.contacts]
-    own = (tree.body_tree[:, None] == np.arange(tree.ntree)) & np.asarray(tree.moves.any(1))[:, None]
-    touched = own[model.geoms.layout.body[model.pairs.layout.geoms]].any(1)  # (pairs, ntree)
+    touched = tree.members.T[model.geoms.layout.body[model.pairs.layout.geoms]].any(1)  # (pairs, ntree)
     on = jnp.concatenate([trees_of_rows(model) > 0, jnp.asarray(touched)[pair]])
     acts = jnp.concatenate([penalty.D > 0, contacts.active[: kinds.contacts]])
     coupled = (on & acts[:, None]).astype(penalty.D.dtype)

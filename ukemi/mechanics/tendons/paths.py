@@ -41,6 +41,7 @@ class Part(NamedTuple):
     share: Array  # (n,) of what counts of a length or pull: what the pulley before says
     length: Array  # (n,)
     ends: Ends  # one of each span, or first all first and then all second ones of those with a shape in between
+    over: "Crossings"  # of the ends
     shapes: "Shapes | None"
 
 
@@ -127,7 +128,7 @@ def _string_moments(model: Model, kin: Kinematics, parts: list[Part]) -> Array:
     values: list[Array] = [jnp.zeros(0, kin.S.dtype)]
     places = [np.zeros(0, int)]
     for part in parts:
-        over = Crossings.of(model, kin, part.ends)
+        over = part.over
         values.append((pick(part.ends.force, over.end) * over.move).sum(0) * over.sign)
         places.append(part.ends.tendon[over.end] * model.nv + over.dof)
     return placed_sums(jnp.concatenate(values), np.concatenate(places), int(np.prod(shape))).reshape(shape)
@@ -164,9 +165,10 @@ def _straight(model: Model, kin: Kinematics, spans: np.ndarray) -> Part:
     """Spans without a shape in between."""
     tendon, a, b = spans[:, :3].T
     x, y = spatial.materialize((site_points(model, kin, a).T, site_points(model, kin, b).T))
-    size, share = spatial.safe_norm((y - x).T), _shares(model, spans)
+    size, share = spatial.safe_norm(y - x, 0), _shares(model, spans)
     along, body = (y - x) / jnp.where(size == 0, 1.0, size), model.sites.layout.body
-    return Part(spans, share, size * share, Ends(tendon, body[b], body[a], y, along * share), None)
+    ends = Ends(tendon, body[b], body[a], y, along * share)
+    return Part(spans, share, size * share, ends, Crossings.of(model, kin, ends), None)
 
 
 def _wrapped(model: Model, kin: Kinematics, spans: np.ndarray) -> Part:
@@ -183,4 +185,4 @@ def _wrapped(model: Model, kin: Kinematics, spans: np.ndarray) -> Part:
     force = (mat * found.slope[:, None]).sum(2) * share
     places = np.tile(tendon, 2), body[np.concatenate([a, b])], np.tile(on, 2)
     ends = Ends(*places, jnp.concatenate(points[:2], 1), jnp.concatenate([*force], 1))
-    return Part(spans, share, found.length * share, ends, Shapes(mat, sphere, found))
+    return Part(spans, share, found.length * share, ends, Crossings.of(model, kin, ends), Shapes(mat, sphere, found))

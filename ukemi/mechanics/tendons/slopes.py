@@ -20,7 +20,7 @@ from jax import Array
 from ukemi.maths import spatial
 from ukemi.maths.gathers import pick, placed_sums
 from ukemi.mechanics.kinematics import Kinematics
-from ukemi.mechanics.tendons.paths import Crossings, Part
+from ukemi.mechanics.tendons.paths import Part
 from ukemi.mechanics.tendons.wrapping import bending
 from ukemi.model.records import Model
 
@@ -37,28 +37,29 @@ class Turns(NamedTuple):
 def turns(model: Model, kin: Kinematics, parts: list[Part]) -> Turns:
     """Of all strings."""
     none = np.zeros(0, int)
-    found = [Turns(jnp.zeros(0, kin.S.dtype), none, none, none), *(_of_part(model, kin, part) for part in parts)]
+    found = [Turns(jnp.zeros(0, kin.S.dtype), none, none, none), *(_of_part(model, part) for part in parts)]
     change, *places = zip(*found, strict=True)
     return Turns(jnp.concatenate(change), *map(np.concatenate, places))
 
 
-def _of_part(model: Model, kin: Kinematics, part: Part) -> Turns:
-    over, ends, n = Crossings.of(model, kin, part.ends), part.ends, len(part.spans)
+def _of_part(model: Model, part: Part) -> Turns:
+    over, ends, n = part.over, part.ends, len(part.spans)
     span = over.end % n
     x, y = np.nonzero(span[:, None] == span)  # pairs of dofs that move one span
     i, j, one = over.dof[x], over.dof[y], over.end[x] == over.end[y]
     below = model.tree.anc[i, j].astype(int) - model.tree.moves[ends.base[over.end[x]], j]
     ridden, rode = over.sign[x] * below * one, over.sign[x] * (over.sign[y] - below) * one
     turned = spatial.columns_cross(pick(ends.force, over.end), over.turn)
-    rows, stiff = _bent(part, over)
+    rows, stiff = _bent(part)
     move, turned, rows = spatial.materialize((over.move, turned, rows))
     change = ridden * (pick(turned, y) * pick(move, x)).sum(0) + rode * (pick(turned, x) * pick(move, y)).sum(0)
     change = change + (pick(stiff, span[x]) * pick(rows, x) * pick(rows, y)).sum(0)
     return Turns(change, part.spans[span[x], 0], i, j)
 
 
-def _bent(part: Part, over: Crossings) -> tuple[Array, Array]:
+def _bent(part: Part) -> tuple[Array, Array]:
     """row_k · J_i of crossings (k, m), and stiff_k of spans (k, n)."""
+    over = part.over
     if part.shapes is None:
         length = jnp.where(part.length > 0, part.length / part.share, 1.0)
         across = spatial.columns_across(part.ends.force / part.share)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.maths.spatial import columns_across, columns_cross
+from ukemi.maths.spatial import columns_across, columns_cross, safe_norm
 
 NEWTON = 4  # steps towards a bend, which leave an error of 1e-6 rad at the most
 POLISH = 2  # more steps, differentiated: the first brings first derivatives of the root, the second those up to third
@@ -135,10 +135,7 @@ def _quarter(x: Array) -> Array:
 
 
 def _norm(x: Array) -> Array:
-    """Length of vectors (..., k, n), with derivative zero at the origin."""
-    square = _dot(x, x)
-    zero = square == 0
-    return jnp.where(zero, 0.0, jnp.sqrt(jnp.where(zero, 1.0, square)))
+    return safe_norm(x, -2)
 
 
 def _unit(x: Array) -> Array:
