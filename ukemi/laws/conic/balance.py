@@ -5,8 +5,8 @@ With everything that touches taken at q⁺ = q ⊕ h v⁺,
     φ(q⁺) + max(0, −φ(q)) + δ γ = s,     μ J⁺ v⁺ = u,     g(q⁺) = g(q),
 
 the impulses that v⁺ needs (`laws.conic.mechanics`), and γ s = κ, ξ ∘ η = κ e (`laws.conic.cones`). What was inside at
-the start is not thrown out, but taken back without velocity (`restoring`). What bounces leaves at J⁺ v⁺ = −e J v
-instead. J⁺ is ∂φ(q ⊕ h v)/∂(h v): it goes through the turn of a body within the step, too.
+the start is not thrown out, but taken back (`laws.conic.restore`). What bounces leaves at J⁺ v⁺ = −e J v instead. J⁺
+is ∂φ(q ⊕ h v)/∂(h v): it goes through the turn of a body within the step, too.
 """
 
 from typing import NamedTuple, cast
@@ -17,7 +17,7 @@ from jax import Array
 
 from ukemi.constraints.block import Block, Frame, Side
 from ukemi.constraints.contacts import contact_parameters
-from ukemi.constraints.rows import RowKinds, row_map, row_matrix
+from ukemi.constraints.rows import RowKinds, row_map
 from ukemi.laws.conic import cones
 from ukemi.laws.conic.cones import Layout, Products, layout, of_cones, of_heads, owned, to_rows, two_sided
 from ukemi.laws.conic.end import blocks_of
@@ -25,7 +25,6 @@ from ukemi.laws.conic.unknowns import Asked, Imbalance, Path, Point
 from ukemi.laws.here import Here, frame_of
 
 SOFT = 1e-6  # δ: metres per second that heads give per impulse, relative to the inverse weight of what they move
-YIELD = 1e-4  # of what takes overlaps back, relative to inverse weights, so that what asks for different things agrees
 SHALLOW = 1e-6  # overlap that is left alone [m]
 
 
@@ -160,21 +159,3 @@ def impulses(own: Layout, kinds: RowKinds, z: Point, mu: Array, on) -> Array:
     heads, rubs = on
     f = to_rows(own, kinds.total, jnp.where(heads, z.cones.gamma, 0.0), jnp.where(rubs[:, None], mu * z.cones.y, 0.0))
     return jnp.concatenate([z.held, f[kinds.hold :]])
-
-
-# ---- what was inside before ------------------------------------------------------------------------------------------
-
-
-def restoring(frame: Frame, kinds: RowKinds, deep: Array, inverse: Array, share: float) -> Array:
-    """Displacement (nv,) that takes back a share of the overlaps of heads `deep` (H,), and of equalities' drift.
-
-    inverse: (nv, nv) of M̂.
-    """
-    own, blocks = layout(frame.model, kinds), blocks_of(frame)
-    rows, J = rows_at(frame, kinds, blocks), row_matrix(frame, kinds, blocks)
-    J, firm = jnp.concatenate([J[kinds.holding], of_heads(own, J)]), jnp.concatenate([np.ones(kinds.hold, bool), deep])
-    wanted = jnp.concatenate([-rows.held, -rows.phi - SHALLOW])
-    held = [block.weight for block in blocks if block.side is Side.HOLD]
-    J, yields = jnp.where(firm[:, None], J, 0.0), YIELD * jnp.concatenate([*held, rows.weight])
-    A = J @ inverse @ J.T + jnp.diag(jnp.where(firm, yields, 1.0))
-    return inverse @ (J.T @ jnp.linalg.solve(A, jnp.where(firm, share * wanted, 0.0)))

@@ -19,7 +19,7 @@ from ukemi.constraints.contact_slopes import carried, ridden
 from ukemi.constraints.contacts import contact_jacobian, contact_lever
 from ukemi.constraints.rows import RowKinds, constant_dofs
 from ukemi.laws.conic.end import Across
-from ukemi.laws.conic.end_slopes import AtEnd, Riding, pull_of_scalars
+from ukemi.laws.conic.end_slopes import AtEnd, Riding, bend_of_scalars
 from ukemi.laws.conic.mechanics import End, Joints, Variational, without_contacts
 from ukemi.laws.here import Here, frame_of
 from ukemi.laws.momentum import free_motion
@@ -106,7 +106,7 @@ class OfChords(BalanceSlopes):
         if constant_dofs(model) is None:
             after, position = _of_pull(here, v, h, at.scalars, others @ at.J[: kinds.scalar], turned)
             held = f[: kinds.scalar] - others
-            position = position + pull_of_scalars(scalar, frame_of(here), held)
+            position = position + bend_of_scalars(scalar, frame_of(here), held)[0]
         if kinds.contacts:
             by_start, by_end = at.contacts
             after, position = after + h * (by_end @ T), position + by_start + by_end @ C

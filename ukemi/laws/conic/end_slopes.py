@@ -42,10 +42,10 @@ def at_end(here: Here, end: End, f: Array, ahead, ride: Callable[[Riding], tuple
     """Slopes of the rows at the end, with impulses f (total,)."""
     kinds, frame, nv = end.kinds, end.frame, here.model.nv
     scalar, n = without_contacts(kinds), kinds.scalar
-    parts = [row_matrix(frame, scalar, end.blocks)], [jnp.zeros((n, nv), f.dtype)]
-    pull, sums = jnp.zeros((nv, nv), f.dtype), ()
+    pull, turn, sums = jnp.zeros((nv, nv), f.dtype), jnp.zeros((n, nv), f.dtype), ()
     if constant_dofs(here.model) is None:
-        pull = pull_of_scalars(scalar, frame, f[:n])
+        pull, turn = bend_of_scalars(scalar, frame, f[:n])
+    parts = [row_matrix(frame, scalar, end.blocks)], [turn]
     if kinds.contacts:
         follow = following(here._replace(kin=frame.kin, contacts=frame.contacts), ahead)
 
@@ -79,13 +79,14 @@ def _of_contacts(own: RowKinds, here: Here, frame: Frame, follow: Follow, forces
     return sums, tuple(rows)
 
 
-def pull_of_scalars(kinds: RowKinds, at: Frame, f: Array) -> Array:
-    """∂(Jᵀ f)/∂q (nv, nv) of rows that are not contacts."""
+def bend_of_scalars(kinds: RowKinds, at: Frame, f: Array) -> tuple[Array, Array]:
+    """∂(Jᵀ f)/∂q (nv, nv) and ∂(J v)/∂q (scalar, nv) of rows that are not contacts."""
 
-    def pulled(shift: Array) -> Array:
+    def bent(shift: Array) -> tuple[Array, Array]:
         kin = jax.tree.map(jnp.add, at.kin, carry(at.model, at.kin, shift))
         q = at.q + coordinate_rate(at.model.tree, at.q, shift)
         frame = at._replace(kin=kin, q=q)
-        return row_map(frame, kinds, blocks_of(frame)).pull(f)
+        rows = row_map(frame, kinds, blocks_of(frame))
+        return rows.pull(f), rows.motion(at.v)
 
-    return jax.jacfwd(pulled)(jnp.zeros_like(at.v))
+    return jax.jacfwd(bent)(jnp.zeros_like(at.v))

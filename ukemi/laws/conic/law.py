@@ -5,7 +5,6 @@ from functools import partial
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -21,7 +20,7 @@ from ukemi.implicit.rule import dense, isolated, root, straight_through
 from ukemi.laws.arrival import arrive
 from ukemi.laws.checks import check
 from ukemi.laws.conic import derivative
-from ukemi.laws.conic.balance import bounces, impulses, restoring, rows_at, start_of
+from ukemi.laws.conic.balance import bounces, impulses, rows_at, start_of
 from ukemi.laws.conic.cones import layout
 from ukemi.laws.conic.end import blocks_of
 from ukemi.laws.conic.interior_point import solve
@@ -30,11 +29,11 @@ from ukemi.laws.conic.mechanics import Mechanics
 from ukemi.laws.conic.memory import NAME, Pushes, recalled
 from ukemi.laws.conic.progress import Settings, Solution, Task
 from ukemi.laws.conic.record import Search, record
+from ukemi.laws.conic.restore import restoring, restoring_slopes
 from ukemi.laws.conic.room import with_room
 from ukemi.laws.conic.slopes import jacobian
 from ukemi.laws.conic.unknowns import Known, Path, Point
 from ukemi.laws.here import Here, here_at, net_forces
-from ukemi.laws.here_slopes import moving
 from ukemi.laws.integrators import Moved, advance_slopes, moved_activation
 from ukemi.laws.memory import remember
 from ukemi.laws.method import Loads, Method, columns
@@ -141,19 +140,15 @@ class Conic(Method):
 
     def _with_displacement(self, here: Here, guide: Guide, found, slopes: Array) -> Array:
         """Slopes of a step with what takes overlaps back."""
-        (z, known), nv, tree = found, here.model.nv, here.model.tree
+        (z, known), nv, h = found, here.model.nv, here.model.options.timestep
         kinds = self._kinds(here.model)
 
         def more(slopes: Array) -> Array:
-            def shift(here: Here, v: Array) -> tuple[Array, Array]:
-                back = self._displacement(here, guide, v, known)
-                return back, back
-
-            shifted, start = moving(shift, here)
-            (*by_start, by_v), back = jax.jacfwd(shifted, argnums=range(5), has_aux=True)(*start, z.v)
-            change = jnp.concatenate(by_start, -1) + by_v @ slopes[nv : 2 * nv]
-            one = jnp.ones((), back.dtype)
-            carried, turned = integrate_slopes(tree, back, one)
+            end = self.mechanics.ending(here, kinds, z.v, h, derivative.follower(here, known, guide.ahead))
+            at = here, end, free_motion(here, h), known.deep, self.correction, guide.ahead, h
+            back, by_start, by_v = restoring_slopes(*at)
+            carried, turned = integrate_slopes(here.model.tree, back, jnp.ones((), back.dtype))
+            change = by_start + by_v @ slopes[nv : 2 * nv]
             return jnp.concatenate([carried @ slopes[:nv] + turned @ change, slopes[nv:]])
 
         if kinds.hold:

@@ -1,0 +1,88 @@
+"""What was inside at the start is not thrown out, but taken back after the step, without velocity.
+
+Along the rows J⁺ of what is deep, and of equalities, that ask for a displacement w of which a share s is taken back,
+
+    M̂ x − J⁺ᵀ λ = 0,     J⁺ x + Y λ = s w,
+
+with the impulses λ of it; Y is small, and lets rows agree that ask for different things.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ukemi.constraints.block import Frame, Side
+from ukemi.constraints.rows import RowKinds, row_matrix
+from ukemi.laws.conic.balance import SHALLOW, rows_at
+from ukemi.laws.conic.balance_slopes import OfJoints
+from ukemi.laws.conic.cones import Layout, layout, of_heads, to_rows
+from ukemi.laws.conic.end import blocks_of
+from ukemi.laws.conic.end_slopes import at_end
+from ukemi.laws.conic.mechanics import End
+from ukemi.laws.here import Here
+from ukemi.laws.momentum import FreeMotion, damping_varies
+from ukemi.laws.momentum_slopes import damped_slopes
+from ukemi.mechanics.dynamics import inertial_slope
+from ukemi.mechanics.kinematics import integrate_slopes
+
+YIELD = 1e-4  # relative to inverse weights
+
+
+class Asking(NamedTuple):
+    """The rows that ask, equalities and then heads; those that do not are zero."""
+
+    firm: Array  # (n,) which do
+    J: Array  # (n, nv)
+    system: Array  # (n, n) J M̂⁻¹ Jᵀ + Y
+    wanted: Array  # (n,) s w
+
+
+def asking(frame: Frame, kinds: RowKinds, deep: Array, inverse: Array, share: float) -> Asking:
+    """What heads `deep` (H,) and equalities ask for; inverse: (nv, nv) of M̂."""
+    own, blocks = layout(frame.model, kinds), blocks_of(frame)
+    rows, J = rows_at(frame, kinds, blocks), row_matrix(frame, kinds, blocks)
+    firm = jnp.concatenate([np.ones(kinds.hold, bool), deep])
+    wanted = jnp.concatenate([-rows.held, -rows.phi - SHALLOW])
+    held = [block.weight for block in blocks if block.side is Side.HOLD]
+    J, yields = jnp.where(firm[:, None], _that_ask(own, kinds, J), 0.0), YIELD * jnp.concatenate([*held, rows.weight])
+    system = J @ inverse @ J.T + jnp.diag(jnp.where(firm, yields, 1.0))
+    return Asking(firm, J, system, jnp.where(firm, share * wanted, 0.0))
+
+
+def _that_ask(own: Layout, kinds: RowKinds, rows: Array) -> Array:
+    """Of all rows (total, ...)."""
+    return jnp.concatenate([rows[kinds.holding], of_heads(own, rows)])
+
+
+def restoring(frame: Frame, kinds: RowKinds, deep: Array, inverse: Array, share: float) -> Array:
+    """The displacement x (nv,)."""
+    asked = asking(frame, kinds, deep, inverse, share)
+    return inverse @ (asked.J.T @ jnp.linalg.solve(asked.system, asked.wanted))
+
+
+def restoring_slopes(
+    here: Here, end: End, free: FreeMotion, deep: Array, share: float, ahead, duration: Array
+) -> tuple[Array, Array, Array]:
+    """x, its slopes (nv, 2nv + na + nu) in the start and controls at a given v⁺, and those (nv, nv) in v⁺.
+
+    M̂ dx − J⁺ᵀ dλ = d(J⁺ᵀ) λ − dM̂ x and J⁺ dx + Y dλ = s dw − dJ⁺ x, where dw = −J⁺ δ⁺ with δ⁺ as `laws.conic.slopes`
+    has it.
+    """
+    model, kinds, nv, inverse = here.model, end.kinds, here.model.nv, free.inverse
+    own, asked = layout(model, kinds), asking(end.frame, kinds, deep, inverse, share)
+    moves = jnp.linalg.solve(asked.system, asked.J @ inverse).T  # M̂⁻¹ J⁺ᵀ (J⁺ M̂⁻¹ J⁺ᵀ + Y)⁻¹
+    x, pushed = moves @ asked.wanted, jnp.linalg.solve(asked.system, asked.wanted)
+    still = jnp.zeros((len(own.cones), 2), x.dtype)
+    f = jnp.concatenate([pushed[: kinds.hold], to_rows(own, kinds.total, pushed[kinds.hold :], still)[kinds.hold :]])
+    at = at_end(here, end._replace(frame=end.frame._replace(v=x)), f, ahead, OfJoints().ride)
+    less = jnp.where(asked.firm[:, None], _that_ask(own, kinds, share * at.J + at.turn), 0.0)
+    yielding = inverse - moves @ (asked.J @ inverse)
+    by_end = yielding @ sum(at.contacts, at.scalars) - moves @ less
+    C, T = integrate_slopes(model.tree, end.frame.v, duration)
+    lost = jnp.pad(inertial_slope(model, here.kin, x), ((0, 0), (0, nv + len(here.act) + model.nu)))
+    if damping_varies(model):
+        lost = lost + duration * damped_slopes(x, here)
+    start = (-yielding @ lost).at[:, :nv].add(by_end @ C)
+    return x, start, duration * by_end @ T
