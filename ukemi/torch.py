@@ -25,7 +25,7 @@ from ukemi.errors import GradientError, InputError
 from ukemi.laws.checks import check_method
 from ukemi.laws.memory import memory_shapes
 from ukemi.laws.method import Method
-from ukemi.laws.soft.law import Soft
+from ukemi.laws.soft.law import SOFT
 from ukemi.model import records
 from ukemi.model.checks import check_model, shapes
 from ukemi.model.records import Input, Model, input_shapes
@@ -170,7 +170,7 @@ def _call(function: Callable, model: Model, state: State, ctrl, method: Method |
     if len(sizes) > 1:
         raise InputError(f"state, controls and parameters have different batch sizes: {sorted(sizes)}.")
     live = tuple(k for k, tensor in enumerate(tensors) if tensor.requires_grad and torch.is_grad_enabled())
-    call = (_Task(function, structure, axes, live), model, method or Soft())
+    call = (_Task(function, structure, axes, live), model, method or SOFT)
     results = _Differentiable.apply(*call, *tensors) if live else _compute(*call, tensors)[0]
     return jax.tree.unflatten(jax.tree.structure(state), results)
 

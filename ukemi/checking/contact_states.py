@@ -14,7 +14,7 @@ from ukemi.collide.kinds import KINDS
 from ukemi.collide.shapes import shapes_at, sides
 from ukemi.errors import StepError
 from ukemi.laws.method import Method
-from ukemi.laws.soft.law import Soft
+from ukemi.laws.soft.law import SOFT
 from ukemi.mechanics.kinematics import geom_frames, integrate, kinematics, of_state
 from ukemi.model.records import Input, Model, State
 from ukemi.model.tree import BALL, FREE, HINGE, SLIDE
@@ -51,7 +51,7 @@ def random_states(model: Model, n: int, seed: int = 0, method: Method | None = N
         StepError: the simulation is unstable from nearly all of the states.
     """
     rng, found, idle = np.random.default_rng(seed), [], 0
-    programs = _compiled(model, method or Soft())
+    programs = _compiled(model, method or SOFT)
     for _ in range(TRIES * n):
         if len(found) == n:
             break

@@ -21,7 +21,7 @@ from ukemi.implicit.rules import Exact
 from ukemi.laws.checks import check_method
 from ukemi.laws.conic.law import Conic
 from ukemi.laws.method import Method
-from ukemi.laws.soft.law import Soft
+from ukemi.laws.soft.law import SOFT, Soft
 from ukemi.mechanics.kinematics import difference, of_state
 from ukemi.model.checks import check_model
 from ukemi.model.records import Model, State
@@ -237,7 +237,7 @@ def check_gradients(
     require(good, "check_gradients", "progress", progress, "must be a function of (states done, all states)")
     if not model.nv:
         raise InputError(f"check_gradients: {model!r} has no degrees of freedom, so that there is nothing to compare.")
-    method = method or Soft()
+    method = method or SOFT
     if not has_modes(method):
         raise InputError(f"check_gradients does not cover uk.{type(method).__name__} yet: its modes are not known.")
     if not isinstance(method.gradient, Exact):

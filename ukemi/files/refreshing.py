@@ -3,7 +3,6 @@
 import dataclasses
 from typing import NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -21,6 +20,7 @@ from ukemi.mechanics.transmissions import transmission
 from ukemi.model.checks import check_model
 from ukemi.model.records import Bodies, Geoms, Model
 from ukemi.model.tree import BALL, FREE
+from ukemi.xla.entry import compiled
 
 TINY = 1e-15  # MuJoCo's least mass in a division [kg]
 
@@ -75,7 +75,7 @@ class _Inertias(NamedTuple):
     products: Array
 
 
-@eqx.filter_jit
+@compiled
 def _from_geoms(geoms: Geoms, bodies: Bodies) -> _Inertias:
     """Inertias of all bodies, the inferred ones from their geoms.
 
@@ -146,7 +146,7 @@ class _Weights(NamedTuple):
     actuators: Array  # (nu,) acceleration by a unit force
 
 
-@eqx.filter_jit
+@compiled
 def _inverse_weights(model: Model) -> _Weights:
     """Inverse weights as MuJoCo's mj_setConst has them at qpos0.
 

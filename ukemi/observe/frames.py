@@ -17,6 +17,7 @@ from ukemi.maths.gathers import pick_rows
 from ukemi.mechanics.kinematics import Kinematics, geom_frames, of_state, point_jacobian, site_points
 from ukemi.model.records import Input, Model, State, as_input
 from ukemi.model.tree import BALL, FREE, HINGE, Tree
+from ukemi.xla.entry import compiled
 
 
 class Pose(NamedTuple):
@@ -104,7 +105,7 @@ def frames(model: Model, state: State, ctrl=None) -> Frames:
     return _frames(model, state, as_input(model, ctrl))
 
 
-@eqx.filter_jit
+@compiled
 def _frames(model: Model, state: State, inputs: Input) -> Frames:
     return of_one_world(lambda model, state, inputs: frames_at(model, state, inputs, of_state(model, state, inputs)))(
         model, state, inputs

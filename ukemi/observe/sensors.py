@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -15,13 +14,14 @@ from ukemi.errors import InputError, UnsupportedModelError
 from ukemi.implicit.worlds import of_one_world
 from ukemi.laws.checks import check
 from ukemi.laws.method import Method
-from ukemi.laws.soft.law import Soft
+from ukemi.laws.soft.law import SOFT
 from ukemi.maths.gathers import pick
 from ukemi.model.records import Input, Model, State, as_input
 from ukemi.model.sensing import SensorLayout
 from ukemi.observe import acceleration, position, ranges, touching, velocity
 from ukemi.observe.readings import ReadingLayout, Readings
 from ukemi.observe.scene import Scene
+from ukemi.xla.entry import compiled
 
 # Each reads sensors of one type: (scene, rows (n,)) -> (n, dim), or one array for each sensor. A type that is new goes
 # here, and into the list of those that are read in `ukemi.files.sensing`.
@@ -104,7 +104,7 @@ def sensors(
     rows, layout = _chosen(model, names)
     if not len(rows):
         return Readings(jnp.zeros(0, state.q.dtype), layout)
-    data = _sensors(model, state, as_input(model, ctrl), method or Soft(), tuple(rows.tolist()))
+    data = _sensors(model, state, as_input(model, ctrl), method or SOFT, tuple(rows.tolist()))
     return Readings(data, layout)
 
 
@@ -132,7 +132,7 @@ def _chosen(model: Model, names) -> tuple[np.ndarray, ReadingLayout]:
     return rows, ReadingLayout(found, start, dim, missing, tuple(layout.names[k] for k in lost))
 
 
-@eqx.filter_jit
+@compiled
 def _sensors(model: Model, state: State, inputs: Input, method: Method, rows: tuple[int, ...]) -> Array:
     def read(model, state, inputs):
         scene = Scene(model, state, inputs, method)

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import equinox as eqx
 import jax.numpy as jnp
 
 from ukemi import values
@@ -13,6 +12,7 @@ from ukemi.model.checks import check_model
 from ukemi.model.records import Model, State
 from ukemi.simulate.stepping import initial_state
 from ukemi.status import Status, bit
+from ukemi.xla.entry import compiled
 
 
 def maximal_state(model: Model, state: State) -> MaximalState:
@@ -52,12 +52,12 @@ def minimal_state(model: Model, bodies: MaximalState, near: State | None = None)
     return _minimal(model, MaximalState(**given), near)
 
 
-@eqx.filter_jit
+@compiled
 def _maximal(model, state):
     return of_one_world(lambda model, state: to_maximal(model, state.q, state.v))(model, state)
 
 
-@eqx.filter_jit
+@compiled
 def _minimal(model, bodies, near):
     def found(model, bodies, near):
         q, v, fits = to_minimal(model, bodies, near.q)

@@ -11,8 +11,9 @@ from ukemi.errors import InputError
 from ukemi.implicit.worlds import of_one_world
 from ukemi.laws.checks import check
 from ukemi.laws.method import Method, tangent
-from ukemi.laws.soft.law import Soft
+from ukemi.laws.soft.law import SOFT
 from ukemi.model.records import Input, Model, State, as_input
+from ukemi.xla.entry import compiled
 
 
 class Linearization(eqx.Module):
@@ -44,7 +45,7 @@ def linearize(
     names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
     for name in names:
         leaf(model, name)
-    method = method or Soft()
+    method = method or SOFT
     if names:
         method.check_forward()
     return _linearize(model, state, as_input(model, ctrl), method, names)
@@ -70,7 +71,7 @@ def replace_leaves(model: Model, leaves: dict[str, Array]) -> Model:
     return eqx.tree_at(where, model, [leaves[n] for n in names]) if names else model
 
 
-@eqx.filter_jit
+@compiled
 def _linearize(model: Model, state: State, inputs: Input, method: Method, names: tuple[str, ...]) -> Linearization:
     n = 2 * model.nv + model.na
     after, J = of_one_world(method.jacobian)(model, state, inputs)

@@ -17,11 +17,12 @@ from ukemi.laws.checks import check
 from ukemi.laws.integrators import rates
 from ukemi.laws.memory import blank_cache
 from ukemi.laws.method import Method
-from ukemi.laws.soft.law import Soft
+from ukemi.laws.soft.law import SOFT
 from ukemi.mechanics.energy import Energy, Momentum
 from ukemi.mechanics.plasticity import first_rests
 from ukemi.model.checks import check_model
 from ukemi.model.records import Input, Model, State, as_input
+from ukemi.xla.entry import compiled
 
 
 def initial_state(model: Model, keyframe: str | int | None = None, *, q=None, v=None, act=None) -> State:
@@ -81,7 +82,7 @@ def step(model: Model, state: State, ctrl=None, method: Method | None = None) ->
         method: the contact law, `Soft()` with the file's own options if left out.
     """
     check(model, state, method)
-    return _step(model, state, as_input(model, ctrl), method or Soft())
+    return _step(model, state, as_input(model, ctrl), method or SOFT)
 
 
 def rollout(
@@ -116,7 +117,7 @@ def rollout(
     lengths = {len(leaf) for leaf in jax.tree.leaves(inputs)}
     if len(lengths) != 1:
         raise InputError("rollout needs controls with one leading time axis, (T, nu); its inputs disagree on T.")
-    method = method or Soft()
+    method = method or SOFT
     method.check_times(model, *lengths)
     if observe is None:
         return _rollout(model, state, inputs, method, values.plain(checkpoint))
@@ -125,12 +126,12 @@ def rollout(
     return _observed(model, state, inputs, method, values.plain(checkpoint), observe)
 
 
-@eqx.filter_jit
+@compiled
 def _step(model: Model, state: State, inputs: Input, method: Method) -> State:
     return of_one_world(method.step)(model, state, inputs)
 
 
-@eqx.filter_jit
+@compiled
 def _rollout(model: Model, state: State, inputs: Input, method: Method, checkpoint: int | None) -> State:
     @of_one_world
     def body(model, state, inputs):
@@ -141,7 +142,7 @@ def _rollout(model: Model, state: State, inputs: Input, method: Method, checkpoi
     return method.saved(model, state, states, inputs)
 
 
-@eqx.filter_jit
+@compiled
 def _observed(model: Model, state: State, inputs: Input, method: Method, checkpoint: int | None, observe: Callable):
     @of_one_world
     def step(model, state, inputs):
@@ -183,10 +184,10 @@ def inverse(model: Model, state: State, qacc, method: Method | None = None) -> F
     check(model, state, method)
     qacc = values.array("qacc", qacc, state.v.dtype)
     values.check_shape("qacc", qacc.shape, state.v.shape, model)
-    return _inverse(model, state, qacc, method or Soft())
+    return _inverse(model, state, qacc, method or SOFT)
 
 
-@eqx.filter_jit
+@compiled
 def _inverse(model, state, qacc, method):
     return of_one_world(method.inverse)(model, state, qacc, as_input(model, None))
 
@@ -201,10 +202,10 @@ def vector_field(model: Model, state: State, ctrl=None, method: Method | None = 
         method: the contact law, `Soft()` with the file's own options if left out; rigid ones do not offer this.
     """
     check(model, state, method)
-    return _vector_field(model, state, as_input(model, ctrl), method or Soft())
+    return _vector_field(model, state, as_input(model, ctrl), method or SOFT)
 
 
-@eqx.filter_jit
+@compiled
 def _vector_field(model, state, inputs, method):
     def field(model, state, inputs):
         return rates(model, state, method.accelerate(model, state, inputs), inputs)
@@ -221,10 +222,10 @@ def energy(model: Model, state: State, method: Method | None = None) -> Energy:
         method: the contact law that led there; `Maximal` has the energy of the way there, which does not drift.
     """
     check(model, state, method)
-    return _energy(model, state, method or Soft())
+    return _energy(model, state, method or SOFT)
 
 
-@eqx.filter_jit
+@compiled
 def _energy(model, state, method):
     return method.energy(model, state)
 
@@ -238,10 +239,10 @@ def momentum(model: Model, state: State, method: Method | None = None) -> Moment
         method: the contact law that led there; `Maximal` has the momentum of the way there, which is kept exactly.
     """
     check(model, state, method)
-    return _momentum(model, state, method or Soft())
+    return _momentum(model, state, method or SOFT)
 
 
-@eqx.filter_jit
+@compiled
 def _momentum(model, state, method):
     return method.momentum(model, state)
 
@@ -268,10 +269,10 @@ def contacts(model: Model, state: State, ctrl=None, method: Method | None = None
         method: the contact law, `Soft()` with the file's own options if left out; rigid ones report means over a step.
     """
     check(model, state, method)
-    return _contacts(model, state, as_input(model, ctrl), method or Soft())
+    return _contacts(model, state, as_input(model, ctrl), method or SOFT)
 
 
-@eqx.filter_jit
+@compiled
 def _contacts(model, state, inputs, method):
     found, local = of_one_world(method.contact_forces)(model, state, inputs)
     local = jnp.pad(local, ((0, 0), (0, 6 - local.shape[1])))

@@ -42,6 +42,7 @@ from ukemi.mechanics.kinematics import integrate, integrate_slopes, of_state
 from ukemi.mechanics.plasticity import yields
 from ukemi.model.records import Input, Model, State, as_input
 from ukemi.status import Status
+from ukemi.xla.entry import compiled
 from ukemi.xla.stages import compact
 
 
@@ -300,7 +301,7 @@ class Conic(Method):
         return restoring(end, kinds, known.deep, free_motion(here, h).inverse, self.correction)
 
 
-@eqx.filter_jit
+@compiled
 def _search(law: Conic, model: Model, state: State, inputs: Input, turns: int, whole: bool) -> Search:
     here, guide = law.start(model, state, inputs)
     task = law._task(here, model.options.timestep, law.path(here.v.dtype), guide)

@@ -37,6 +37,7 @@ from ukemi.mechanics.kinematics import Kinematics, velocities
 from ukemi.mechanics.plasticity import yields
 from ukemi.model.records import Input, Model, State
 from ukemi.status import Status
+from ukemi.xla.entry import compiled
 
 CONES = ("pyramidal", "elliptic")
 
@@ -245,7 +246,10 @@ class Soft(Method):
         return balance.constraint_pull(self.kinds(here.model), here, a)
 
 
-@eqx.filter_jit
+SOFT = Soft()  # what is meant where no law is given
+
+
+@compiled
 def _look_inside(method: Soft, model: Model, state: State, inputs: Input) -> Forward:
     return method._forward(method.kinds(model), here_of(model, state, inputs))
 

@@ -1,0 +1,38 @@
+"""How public functions are compiled: for the arrays among their arguments, whatever pytrees these are in.
+
+`equinox.filter_jit` does the same, and takes its arguments apart and together several times on the way, which took
+longer than a step of a humanoid: here it is once.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+import numpy as np
+
+P = ParamSpec("P")
+R = TypeVar("R")
+ARRAYS = jax.Array, np.ndarray, np.generic
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """`function` of pytrees, compiled once per shapes of their arrays and per value of all else, which is hashable."""
+
+    def run(static, *arrays):
+        structure, others = static
+        given = iter(arrays)
+        leaves = [next(given) if other is None else other[0] for other in others]
+        args: Any = jax.tree.unflatten(structure, leaves)
+        return function(*args)
+
+    run.__name__ = run.__qualname__ = function.__name__  # as profiles and caches have it
+    program = jax.jit(run, static_argnums=0)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **_: P.kwargs) -> R:  # which are none
+        leaves, structure = jax.tree.flatten(args)
+        others = tuple([None if isinstance(x, ARRAYS) else (x,) for x in leaves])
+        return program((structure, others), *[x for x in leaves if isinstance(x, ARRAYS)])
+
+    return call
