@@ -3,6 +3,7 @@
 import functools
 import itertools
 import os
+from functools import partial
 
 os.environ["JAX_ENABLE_X64"] = "1"
 
@@ -11,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.scenes.slow import few
 from ukemi.collide.primitives import PAIRS
-from ukemi.collide.shapes import EMPTY, Shape
+from ukemi.collide.shapes import EMPTY, Hit, Shape
 
 jax.config.update("jax_enable_x64", True)
 
@@ -105,6 +107,35 @@ def test_derivatives_match_central_differences(pair):
     assert smooth.sum() > 0.5 * real.sum() and smooth.sum() > 60
     error = (np.abs(tangent - eighth).max(axis=-1) / size)[smooth]
     assert error.max() < 1e-6
+
+
+RECALLED = {"-".join(pair): pair for pair in NAMES if PAIRS[pair].recall}
+
+
+@pytest.mark.parametrize("name", few(RECALLED, "capsule-ellipsoid", "cylinder-box"))
+def test_contacts_that_are_known_move_as_those_that_are_searched_for(name):
+    """What a step's derivative asks: it tells pairs for which there is a search their first contact."""
+    pair, own = RECALLED[name], PAIRS[RECALLED[name]]
+    a, b, direction, _ = random_problem(pair, 120, seed=2)
+
+    def both(a, b, along):
+        first = own.function(a, b, jnp.asarray(MARGIN))
+        known = own.recall(a, b, Hit(first.distance[0], first.point[0], first.frame[0]))
+
+        def at(s, **known):
+            return own.function(moved(a, s * along[:9]), moved(b, s * along[9:]), jnp.asarray(MARGIN), **known)
+
+        one = jnp.ones(())
+        return first, jax.jvp(at, (0 * one,), (one,))[1], jax.jvp(partial(at, known=known), (0 * one,), (one,))[1]
+
+    first, searched, told = jax.jit(jax.vmap(both), compiler_options=QUICK)(a, b, direction)
+    real = np.array(first.distance < 0.2)
+    real[:, 1:] &= np.asarray(jnp.abs(first.distance[:, 1:]) < EMPTY / 2)
+    for x, y in zip(searched, told, strict=True):
+        x, y = np.asarray(x)[real], np.asarray(y)[real]
+        size = 1 + np.abs(x).reshape(len(x), -1).max(1)
+        error = np.abs(x - y).reshape(len(x), -1).max(1) / size
+        assert len(x) > 60 and np.quantile(error, 0.99) < 1e-6 and error.max() < 1e-5, np.sort(error)[-5:]
 
 
 SECOND = [("sphere", "capsule"), ("box", "box"), ("capsule", "ellipsoid"), ("ellipsoid", "box"), ("cylinder", "box")]

@@ -303,12 +303,13 @@ def recalled(body_a: Convex, body_b: Convex, a: Shape, b: Shape, hit: Hit) -> Op
     """
     normal, depth = hit.frame[0], 0.5 * hit.distance * hit.frame[0]
 
-    def dual(body: Convex, shape: Shape, point: Array, outward: Array) -> Array:
+    def dual(body: Convex, shape: Shape, from_centre: Array) -> Array:
         rows, radius = _shape_rows(body, shape), shape.size[0] if body.ball else 0.0
         square = dot(rows, rows)
-        return dot(rows, point - shape.pos - radius * outward) / jnp.where(square > 0, square, 1.0)
+        return dot(rows, from_centre - radius * normal) / jnp.where(square > 0, square, 1.0)
 
-    duals = dual(body_a, a, hit.point - depth, normal), dual(body_b, b, hit.point + depth, -normal)
+    # the second shape reaches against the normal
+    duals = dual(body_a, a, hit.point - depth - a.pos), dual(body_b, b, b.pos - hit.point - depth)
     radii = sum(shape.size[0] for body, shape in ((body_a, a), (body_b, b)) if body.ball)
     value = (hit.distance + radii) / (jnp.sum(a.size) + jnp.sum(b.size))
     return Optimum(value, normal, jnp.concatenate(duals))
