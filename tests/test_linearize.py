@@ -96,8 +96,8 @@ def assert_agrees(model, method, state, ctrl):
     for closed in (jnp.concatenate([lin.A, lin.B], 1), K):
         np.testing.assert_allclose(closed, J, rtol=0, atol=1e-10 * max(1, float(jnp.abs(J).max())))
     step = uk.step(model, state, ctrl, method)
-    for name in ("q", "v", "act", "time", "status"):
-        assert (getattr(lin.next, name) == getattr(step, name)).all(), name
+    for name in ("q", "v", "act", "time", "status"):  # bitwise with XLA as users have it: tests marked `optimized`
+        np.testing.assert_allclose(getattr(lin.next, name), getattr(step, name), rtol=0, atol=1e-15, err_msg=name)
 
 
 @pytest.mark.parametrize(

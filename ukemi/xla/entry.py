@@ -6,7 +6,7 @@ longer than a step of a humanoid: here it is once.
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 import jax
 import numpy as np
@@ -23,8 +23,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
         structure, others = static
         given = iter(arrays)
         leaves = [next(given) if other is None else other[0] for other in others]
-        args: Any = jax.tree.unflatten(structure, leaves)
-        return function(*args)
+        return cast(Callable, function)(*jax.tree.unflatten(structure, leaves))
 
     run.__name__ = run.__qualname__ = function.__name__  # as profiles and caches have it
     program = jax.jit(run, static_argnums=0)
