@@ -136,3 +136,16 @@ def test_a_string_that_only_limits_beside_an_actuator_of_a_joint():
     expected = (loss(ctrl + h) - loss(ctrl - h)) / (2 * h)
     np.testing.assert_allclose(jax.grad(loss)(ctrl)[0], expected, rtol=1e-6)
     np.testing.assert_allclose(uk.linearize(model, state, ctrl).B[1, 0], expected, rtol=1e-6)
+
+
+def test_a_spring_of_a_tendon_is_elastic_where_it_rests():
+    """Where a robot begins: springs without a length of their own rest there."""
+    model = uk.load(
+        """<mujoco><worldbody><body><joint name="a" axis="0 1 0"/><geom size=".1" pos="0 0 -.3"/></body></worldbody>
+        <tendon><fixed stiffness="30 2 1"><joint joint="a" coef="2"/></fixed></tendon></mujoco>"""
+    )
+    state, h = uk.initial_state(model), 1e-5
+    step = jax.jit(lambda q: uk.step(model, uk.initial_state(model, q=q)).v)
+    expected = (step(jnp.array([h])) - step(jnp.array([-h]))) / (2 * h)
+    np.testing.assert_allclose(uk.linearize(model, state).A[1, 0], expected[0], rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(lambda q: step(q)[0])(state.q), expected, rtol=1e-6)
