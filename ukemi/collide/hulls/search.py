@@ -167,21 +167,17 @@ def _first_polytope(points: Points, noise: Array) -> _Polytope:
     points = jax.tree.map(lambda x: jnp.pad(x, ((0, CORNERS - 4),) + ((0, 0),) * (x.ndim - 1)), points)
     alive = jnp.arange(SLOTS) < 4
     normal, height = _planes(points.place, faces, noise)
-    owner = _own(jnp.zeros((CORNERS, CORNERS), jnp.int32), faces, alive)
+    owner = jnp.zeros((CORNERS, CORNERS), jnp.int32)
+    for k in range(4):
+        owner = _own(owner, faces[k], jnp.int32(k))
     return _Polytope(points, jnp.int32(4), faces, alive, normal, height, owner, jnp.int32(0), jnp.array(False))
 
 
-def _own(owner: Array, faces: Array, new: Array) -> Array:
-    """Write down which faces have which edges."""
-
-    def write(k, owner):
-        face = faces[k]
-        for i, j in ((0, 1), (1, 2), (2, 0)):
-            value = jnp.where(new[k], k.astype(jnp.int32), owner[face[i], face[j]])
-            owner = lax.dynamic_update_slice(owner, value[None, None], (face[i], face[j]))
-        return owner
-
-    return lax.fori_loop(0, len(faces), write, owner)
+def _own(owner: Array, face: Array, slot: Array) -> Array:
+    """Write down which edges a face (3,) in a slot has."""
+    for i, j in ((0, 1), (1, 2), (2, 0)):
+        owner = lax.dynamic_update_slice(owner, slot.astype(jnp.int32)[None, None], (face[i], face[j]))
+    return owner
 
 
 def _expand(
@@ -215,18 +211,17 @@ def _with(at: _Polytope, new: Points, noise: Array) -> _Polytope:
     start, end = at.faces, at.faces[:, np.array([1, 2, 0])]
     rim = seen[:, None] & ~seen[at.owner[end, start]]
     kept = at.alive & ~seen
-    turn, free = jnp.cumsum(rim.ravel()), jnp.cumsum(~kept)
-    fresh = ~kept & (free <= turn[-1])
-    edge = jnp.minimum(jnp.searchsorted(turn, free), rim.size - 1)
-    cone = jnp.stack([start.ravel()[edge], end.ravel()[edge], jnp.full(SLOTS, at.count)], -1)
-    faces = jnp.where(fresh[:, None], cone, at.faces)
-    normal, height = _planes(points.place, cone, noise)
-    return at._replace(
-        points=points,
-        count=at.count + 1,
-        faces=faces,
-        alive=kept | fresh,
-        normal=jnp.where(fresh[:, None], normal, at.normal),
-        height=jnp.where(fresh, height, at.height),
-        owner=_own(at.owner, cone, fresh),
-    )
+    count = jnp.minimum(rim.sum(), SLOTS - kept.sum())  # a rim is short, and most slots stay as they are
+
+    def add(_, carry):
+        left, now = carry
+        edge, slot = jnp.argmax(left), jnp.argmin(now.alive)
+        face = jnp.stack([start.ravel()[edge], end.ravel()[edge], at.count])
+        normal, height = _planes(points.place, face[None], noise)
+        new = dict(faces=face[None], alive=jnp.ones(1, bool), normal=normal, height=height)
+        new = {k: lax.dynamic_update_slice_in_dim(getattr(now, k), x, slot, 0) for k, x in new.items()}
+        left = lax.dynamic_update_slice_in_dim(left, jnp.zeros(1, bool), edge, 0)
+        return left, now._replace(**new, owner=_own(now.owner, face, slot))
+
+    now = at._replace(points=points, count=at.count + 1, alive=kept)
+    return lax.fori_loop(0, count, add, (rim.ravel(), now))[1]
