@@ -1,4 +1,4 @@
-"""Random scenes: a structure drawn by hypothesis, and numbers for it from a seed.
+"""Random scenes: a structure drawn from a seed, and numbers for it from another.
 
 Scenes of one structure compile to one program, and their models stack into one batch.
 """
@@ -8,7 +8,6 @@ Scenes of one structure compile to one program, and their models stack into one 
 import dataclasses
 
 import numpy as np
-from hypothesis import strategies as st
 
 JOINTS = {
     "fixed": [],
@@ -22,10 +21,12 @@ JOINTS = {
 }
 SHAPES = ["sphere", "capsule", "box", "ellipsoid", "cylinder"]
 ACTUATORS = ["none", "motor", "position", "velocity", "intvelocity", "damper", "general", "filter", "site"]
-MORE = ["pid", "dcmotor", "orientation", "late"]  # of several controls, activations or outputs, and what acts late
+# of several controls, activations or outputs, what acts late, and between two sites
+MORE = ["pid", "dcmotor", "orientation", "late", "frame"]
 EQUALITIES = ["none", "none", "connect", "weld", "joint", "site connect"]
 ELEMENTS = [  # what else a scene may have, each in about one of three
-    "sum", "string", "muscle", "crank", "rotor", "polynomials", "adhesion", "belt", "gripper", "ellipsoids", "noslip"
+    "sum", "string", "muscle", "crank", "rotor", "polynomials", "adhesion", "belt", "gripper", "ellipsoids", "noslip",
+    "coupled", "heavy", "yield", "floating", "held", "idle", "override",
 ]  # fmt: skip
 
 
@@ -55,34 +56,28 @@ class Structure:
     elements: tuple[str, ...] = ()  # of ELEMENTS
 
 
-@st.composite
-def structures(draw, drives=ACTUATORS) -> Structure:
-    """Trees of one to seven bodies, some of which are driven."""
+def draw_structure(rng: np.random.Generator, most: int = 7, drives: list[str] = ACTUATORS + MORE) -> Structure:
+    """A tree of at most so many bodies, some of which are driven."""
+
+    def one(names) -> str:
+        return str(rng.choice(names))
+
     links = []
-    for k in range(draw(st.integers(1, 7))):
-        parent = draw(st.integers(max(-1, k - 3), k - 1))
-        kinds = [*JOINTS, *(["free"] * 6 if parent == -1 else [])]
-        links.append(
-            Link(
-                parent,
-                draw(st.sampled_from(kinds)),
-                draw(st.sampled_from(SHAPES)),
-                draw(st.sampled_from([1, 3, 3, 4, 6])),
-                draw(st.booleans()),
-                draw(st.booleans()),
-                draw(st.sampled_from(drives)),
-            )
-        )
+    for k in range(rng.integers(1, most + 1)):
+        parent = int(rng.integers(max(-1, k - 3), k))
+        joints = one([*JOINTS, *(["free"] * 6 if parent == -1 else [])])
+        dim, limited, dry = int(rng.choice([1, 3, 3, 4, 6])), *(rng.random(2) < 0.5)
+        links.append(Link(parent, joints, one(SHAPES), dim, bool(limited), bool(dry), one(drives)))
     if all(link.joints == "fixed" for link in links):
         links[0] = dataclasses.replace(links[0], joints="hinge")
     return Structure(
         tuple(links),
-        draw(st.sampled_from(EQUALITIES)),
-        draw(st.sampled_from(["pyramidal", "elliptic"])),
-        draw(st.sampled_from(["Euler", "Euler", "RK4", "implicit", "implicitfast"])),
-        draw(st.booleans()) or draw(st.booleans()),
-        draw(st.booleans()) and draw(st.booleans()),
-        tuple(name for name in ELEMENTS if draw(st.integers(0, 2)) == 0),
+        one(EQUALITIES),
+        one(["pyramidal", "elliptic"]),
+        one(["Euler", "Euler", "RK4", "implicit", "implicitfast"]),
+        bool(rng.random() < 0.75),
+        bool(rng.random() < 0.25),
+        tuple(name for name in ELEMENTS if rng.random() < 1 / 3),
     )
 
 
@@ -96,6 +91,8 @@ class _Writer:
     def __init__(self, structure: Structure, rng: np.random.Generator):
         self.s, self.rng = structure, rng
         self.actuators: list[str] = []
+        first = [JOINTS.get(link.joints, ["free"])[:1] for link in structure.links]
+        self.scalar = [k for k, kind in enumerate(first) if kind in (["hinge"], ["slide"])]  # links with such a joint
         self.children = {k: [i for i, link in enumerate(structure.links) if link.parent == k] for k in range(-1, 8)}
 
     def joint(self, k: int, j: int, kind: str) -> str:
@@ -114,6 +111,12 @@ class _Writer:
             parts.append(f'limited="true" range="{unit * low:.4g} {unit * high:.4g}" solreflimit="{rng.uniform(0.01, 0.1):.4g} 1"')
         if link.dry:
             parts.append(f'frictionloss="{rng.uniform(0.01, 0.3):.4g}"')
+        if "yield" in self.s.elements and k % 2 == 0:
+            parts.append(f'springyield="{rng.uniform(0.01, 0.3):.4g}"')
+        if "floating" in self.s.elements and kind != "ball":
+            parts.append('actuatorgravcomp="true"')
+        if "held" in self.s.elements and kind != "ball":
+            parts.append(f'actuatorfrcrange="{_text(rng.uniform(0.05, 1, 2) * [-1, 1])}"')
         return f"<joint {' '.join(parts)}/>"
 
     def geom(self, k: int) -> str:
@@ -136,7 +139,11 @@ class _Writer:
         rng, kind = self.rng, self.s.links[k].actuator
         joints = JOINTS.get(self.s.links[k].joints, [])
         gain, gear = rng.uniform(0.1, 2), rng.uniform(0.5, 2)
-        if kind == "none" or (kind != "site" and not joints):
+        if kind == "none" or (kind not in ("site", "frame") and not joints):
+            return
+        if kind == "frame":
+            servo = f'gear="{_text(rng.normal(size=6))}" kp="{gain:.4g}" kv=".05"'
+            self.actuators.append(f'<position site="s{k}" refsite="anchor" {servo}/>')
             return
         if kind == "site":
             self.actuators.append(f'<motor site="s{k}" gear="{_text(rng.normal(size=6))}" ctrllimited="true" ctrlrange="-.5 .8"/>')
@@ -175,12 +182,26 @@ class _Writer:
                 f'conaffinity="0" quat="{_text(rng.normal(size=4))}"/>'
             )
         inner = "".join(self.body(i) for i in self.children[k])
-        return f'<body name="b{k}" pos="{_text(pos)}" quat="{_text(rng.normal(size=4))}">{"".join(joints)}{self.geom(k)}{site}{inner}</body>'
+        lift = f'gravcomp="{rng.uniform(0.2, 1.2):.4g}"' if "floating" in self.s.elements else ""
+        return f'<body name="b{k}" {lift} pos="{_text(pos)}" quat="{_text(rng.normal(size=4))}">{"".join(joints)}{self.geom(k)}{site}{inner}</body>'
+
+    def above(self, k: int) -> list[int]:
+        """Links above one, nearest first."""
+        parent = self.s.links[k].parent
+        return [] if parent == -1 else [parent, *self.above(parent)]
+
+    def coupling(self) -> str:
+        """A sum of joints that follows a string, or is held."""
+        rng, s = self.rng, self.s
+        if "coupled" not in s.elements or "sum" not in s.elements or not self.scalar:
+            return ""
+        other = 'tendon2="string"' if "string" in s.elements else ""
+        soft = f'solref="{rng.uniform(0.02, 0.1):.4g} 1"'
+        return f'<tendon tendon1="sum" {other} polycoef="{_text(rng.normal(size=5) * 0.2)}" {soft}/>'
 
     def equality(self) -> str:
         rng, kind, links = self.rng, self.s.equality, self.s.links
-        last = len(links) - 1
-        hinges = [f"j{k}_0" for k, link in enumerate(links) if JOINTS.get(link.joints, ["ball"])[:1] in (["hinge"], ["slide"])]
+        last, hinges = len(links) - 1, [f"j{k}_0" for k in self.scalar]
         soft = f'solref="{rng.uniform(0.02, 0.1):.4g} 1"'
         if kind == "joint" and len(hinges) > 1:
             return f'<joint joint1="{hinges[0]}" joint2="{hinges[1]}" polycoef="{_text(rng.normal(size=5) * 0.2)}" {soft}/>'
@@ -194,16 +215,23 @@ class _Writer:
 
     def tendons(self) -> str:
         """Sums of joints, and strings from the world around one body to the last; and what pulls on them."""
-        s, rng, out = self.s, self.rng, []
-        scalar = [k for k, link in enumerate(s.links) if JOINTS.get(link.joints, ["ball"])[:1] in (["hinge"], ["slide"])]
+        s, rng, out, scalar = self.s, self.rng, [], self.scalar
         if "sum" in s.elements and scalar:
             terms = "".join(f'<joint joint="j{k}_0" coef="{rng.normal():.4g}"/>' for k in scalar[:3])
+            more = f'springyield="{rng.uniform(0.01, 0.2):.4g}"' if "yield" in s.elements else ""
+            if "held" in s.elements:
+                more += f' actuatorfrcrange="{_text(rng.uniform(0.05, 0.5, 2) * [-1, 1])}"'
             out.append(
                 f'<fixed name="sum" stiffness="{_text(rng.uniform(0.1, 2, 3))}" damping="{_text(rng.uniform(0, 0.1, 3))}" '
                 f'frictionloss="{rng.uniform(0.01, 0.2):.4g}" limited="true" range="{_text([-rng.uniform(0.01, 0.3), 0.2])}" '
-                f'margin=".01">{terms}</fixed>'
+                f'margin=".01" {more}>{terms}</fixed>'
             )
             self.actuators.append(f'<position tendon="sum" kp="{rng.uniform(0.1, 2):.4g}" kv=".05" ctrlrange="-1 1"/>')
+        if "heavy" in s.elements and scalar:
+            # of two joints on one branch: of others MuJoCo drops the coupling, and such files are refused
+            pair = [scalar[-1], *(k for k in self.above(scalar[-1]) if k in scalar)][:2]
+            terms = "".join(f'<joint joint="j{k}_0" coef="{rng.normal():.4g}"/>' for k in pair)
+            out.append(f'<fixed name="heavy" armature="{rng.uniform(0.001, 0.05):.4g}">{terms}</fixed>')
         if "string" in s.elements:
             last, side = len(s.links) - 1, ' sidesite="anchor"' if len(s.links) % 2 else ""
             path = f'<site site="anchor"/><geom geom="w0"{side}/><site site="s{last}"/>'
@@ -220,8 +248,7 @@ class _Writer:
 
     def drives(self) -> None:
         """Actuators of other kinds."""
-        s, rng = self.s, self.rng
-        scalar = [k for k, link in enumerate(s.links) if JOINTS.get(link.joints, ["ball"])[:1] in (["hinge"], ["slide"])]
+        s, rng, scalar = self.s, self.rng, self.scalar
         if "crank" in s.elements:
             rod = rng.uniform(0.5, 2)
             self.actuators.append(f'<motor cranksite="s{len(s.links) - 1}" slidersite="anchor" cranklength="{rod:.4g}"/>')
@@ -232,6 +259,8 @@ class _Writer:
         if "muscle" in s.elements and "string" not in s.elements and scalar:
             more = f'force="{rng.uniform(0.5, 3):.4g}" lengthrange="-1.5 1.2" timeconst=".02 .05" tausmooth="{rng.uniform(0.01, 0.3):.4g}"'
             self.actuators.append(f'<muscle joint="j{scalar[0]}_0" {more}/>')
+        if "idle" in s.elements and scalar:
+            self.actuators.append(f'<position joint="j{scalar[0]}_0" kp="{rng.uniform(1, 5):.4g}" group="2"/>')
         if "gripper" in s.elements:
             self.actuators.append(f'<adhesion body="b{len(s.links) - 1}" ctrlrange="0 1" gain="{rng.uniform(0.5, 5):.4g}"/>')
 
@@ -245,11 +274,16 @@ class _Writer:
         self.drives()
         # with elliptic cones of condim 6 MuJoCo ends its search within a slice early: see docs/decisions/soft.md
         sweeps = 2 if "noslip" in s.elements and s.cone == "pyramidal" else 0
+        flags = 'actuatorgroupdisable="2"' if "idle" in s.elements else ""
+        over = ""
+        if "override" in s.elements:
+            soft = f'o_solref="{rng.uniform(0.01, 0.05):.4g} 1" o_solimp=".6 .9 .01 .5 2" o_friction="{_text(rng.uniform(0.1, 1, 5))}"'
+            flags, over = f'{flags} o_margin="{rng.uniform(0, 0.02):.4g}" {soft}', '<flag override="enable"/>'
         return (
             f'<mujoco><option noslip_iterations="{sweeps}" noslip_tolerance="0" cone="{s.cone}" integrator="{s.integrator}" timestep="{rng.uniform(0.001, 0.004):.4g}" '
-            f'impratio="{rng.uniform(1, 5):.4g}" gravity="{_text([*rng.normal(size=2), -9.81])}" {fluid}/>'
+            f'impratio="{rng.uniform(1, 5):.4g}" gravity="{_text([*rng.normal(size=2), -9.81])}" {fluid} {flags}>{over}</option>'
             f'<worldbody><site name="anchor" pos="{_text([0.1, 0.2, rng.uniform(0.5, 0.8)])}"/>{floor}{bodies}</worldbody>'
-            f"<tendon>{tendons}</tendon><equality>{self.equality()}</equality>"
+            f"<tendon>{tendons}</tendon><equality>{self.equality()}{self.coupling()}</equality>"
             f"<actuator>{''.join(self.actuators)}</actuator></mujoco>"
         )
 

@@ -107,7 +107,7 @@ def derivatives(
     return jnp.concatenate(forward), jnp.concatenate(reverse), status & Status.NOT_CONVERGED == 0
 
 
-def extrapolate(D: np.ndarray, same: np.ndarray) -> tuple[np.ndarray, float] | None:
+def extrapolate(D: np.ndarray, same: np.ndarray, rungs: np.ndarray = RUNGS) -> tuple[np.ndarray, float] | None:
     """Richardson's limit (outputs,) of central differences D (rungs, outputs) at halving steps, and its error.
 
     Only the smallest steps that all stay in one mode count; None where there are fewer than three.
@@ -116,8 +116,8 @@ def extrapolate(D: np.ndarray, same: np.ndarray) -> tuple[np.ndarray, float] | N
     if len(D) - first < 3:
         return None
     best, error, last = D[-1], np.inf, []
-    noise = max(ROUNDING, np.abs(D[-1] - D[-2]).max() * RUNGS[-1])  # of an outcome: it shows where steps are smallest
-    for row, t in zip(D[first:], RUNGS[first:], strict=True):
+    noise = max(ROUNDING, np.abs(D[-1] - D[-2]).max() * rungs[-1])  # of an outcome: it shows where steps are smallest
+    for row, t in zip(D[first:], rungs[first:], strict=True):
         current, rounding = [row], noise / t
         for order, coarse in enumerate(last, 1):
             current.append(current[-1] + (current[-1] - coarse) / (4**order - 1))
