@@ -22,9 +22,9 @@ import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
+from elements import compiled, files
 
 import ukemi as uk
-from elements import compiled, files
 from tests.scenes.agreement import QUICK
 from tests.scenes.states import random_states, stack
 from ukemi.checking.perturbations import CLOSED, Point, coordinates, draw_directions, move
