@@ -87,7 +87,7 @@ class Conic(Method):
     gradient: rules.Rule = rules.Exact()
     correction: float = eqx.field(converter=values.plain, static=True, default=0.2)
     ahead: float = eqx.field(converter=values.plain, static=True, default=0.01)
-    iterations: int = eqx.field(converter=values.plain, static=True, default=30)
+    iterations: int = eqx.field(converter=values.plain, static=True, default=60)
 
     def __check_init__(self):
         name, between = type(self).__name__, "must be between 0 and 1"
