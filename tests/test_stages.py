@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from ukemi.xla import flags, stages
+from ukemi.xla import flags, programs, stages
 from ukemi.xla.stages import compact
 
 
@@ -139,3 +139,31 @@ def test_a_jaxlib_that_was_not_tested_takes_the_plain_path_and_says_so_once(forg
             monkeypatch.setenv("UKEMI_STAGES", chosen)
             flags._is_tested.cache_clear()
             assert flags.compiles_calls() == taken
+
+
+def test_what_was_traced_lately_is_not_traced_again():
+    traced = []
+
+    def function(x):
+        traced.append(1)
+        return jnp.sin(x)
+
+    captured = []
+
+    def nested(x):
+        captured.extend(programs.trace(lambda y: y * x, (Y,))[0].consts)
+        return x
+
+    first = programs.trace(function, (X,))[0]
+    assert programs.trace(function, (2 * X,))[0] is first and len(traced) == 1
+    programs.trace(function, (X[0],))  # another shape
+    with jax.default_matmul_precision("highest"):  # another setting
+        programs.trace(function, (X,))
+    assert len(traced) == 3
+    # what a function captures of an outer trace is gone after it
+    before = list(programs._recent)
+    jax.make_jaxpr(nested)(Y)
+    assert captured and list(programs._recent) == before
+    for k in range(2 * programs.RECENT):
+        programs.trace(lambda x, k=k: x + k, (X,))
+    assert len(programs._recent) == programs.RECENT

@@ -17,8 +17,8 @@ import numpy as np
 from jax import Array
 
 from ukemi.collide.detect import NAMES, Contacts
-from ukemi.collide.near import is_ground, reach_of_pairs
-from ukemi.collide.primitives import points_of
+from ukemi.collide.near import reach_of_pairs
+from ukemi.collide.primitives import is_ground, points_of
 from ukemi.constraints.block import Frame, Side
 from ukemi.constraints.contacts import contact_parameters, mixing_code
 from ukemi.constraints.rows import placed, row_kinds, scalar_blocks

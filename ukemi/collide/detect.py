@@ -12,8 +12,18 @@ from ukemi.collide import response
 from ukemi.collide.hulls import ground, touching
 from ukemi.collide.hulls.features import FEATURES, Corners, Patch
 from ukemi.collide.hulls.search import Nearest
-from ukemi.collide.near import PART, Posed, free_corners, is_flat, is_ground, is_searched, posed_at, reach_ahead
-from ukemi.collide.primitives import POLYTOPES, chunk_of, pair_function, points_of
+from ukemi.collide.near import PART, Posed, free_corners, posed_at, reach_ahead
+from ukemi.collide.primitives import (
+    POLYTOPES,
+    chunk_in,
+    families,
+    family_function,
+    is_flat,
+    is_ground,
+    is_searched,
+    kind_in,
+    points_in,
+)
 from ukemi.collide.shapes import EMPTY, Shape, shapes_at, sides
 from ukemi.implicit.rule import keep, unmoved, zero_tangent
 from ukemi.maths import spatial
@@ -218,22 +228,6 @@ def _rows(layout: PairLayout, g: int) -> np.ndarray:
     return np.arange(layout.first[g], layout.first[g + 1], dtype=np.int32)
 
 
-def _families(layout: PairLayout, groups: list[int]) -> list[list[int]]:
-    """Groups that are examined by one routine: all of polytopes that are searched for what is nearest.
-
-    It is long, and so is the time to compile it, which one copy takes instead of one for each kind.
-    """
-    found: list[list[int]] = []
-    for g in groups:
-        alike = found and is_searched(layout.groups[g]) and is_searched(layout.groups[found[-1][0]])
-        found = [*found[:-1], [*found[-1], g]] if alike else [*found, [g]]
-    return found
-
-
-def _points(layout: PairLayout, family: list[int]) -> int:
-    return max(points_of(layout.groups[g]) for g in family)
-
-
 def _slots(layout: PairLayout, family: list[int]) -> int:
     return sum(layout.groups[g].slots for g in family)
 
@@ -248,9 +242,9 @@ class Examined(NamedTuple):
 
 
 def _pair(layout: PairLayout, family: list[int], at, posed: Posed) -> touching.Pair:
-    """The one pair of polytopes at a place (1,) of the list: without a batch (`chunk_of`), branches stay branches."""
+    """The one pair of polytopes at a place (1,) of the list: without a batch (`chunk_in`), branches stay branches."""
     pair = jnp.asarray(posed.pair)[at]
-    kind = (pair[0] >= np.array([layout.first[g] for g in family[1:]], np.int32)).sum()
+    kind = kind_in(layout, family, pair[0])
     geoms = jnp.asarray(layout.geoms)[pair]
     one = jax.tree.map(lambda x: x[0], (geoms, *sides(posed.shapes, geoms), posed.reach[at]))
     return touching.Pair([layout.groups[g].types for g in family], kind, *one)
@@ -282,7 +276,7 @@ def _examine(layout: PairLayout, family: list[int], at, posed: Posed, nearest: N
     """Contact points of pairs of a family, those at some places of the list."""
     group, pair = layout.groups[family[0]], jnp.asarray(posed.pair)[at]
     geoms = jnp.asarray(layout.geoms)[pair]
-    (a, b), reach, points = sides(posed.shapes, geoms), posed.reach[at], _points(layout, family)
+    (a, b), reach, points = sides(posed.shapes, geoms), posed.reach[at], points_in(layout, family)
     taken, (lost, failed) = len(geoms) * points, jnp.zeros((2,), bool)
     which = jnp.asarray(np.tile(np.arange(points, dtype=np.int32), len(geoms)))
     one = _pair(layout, family, at, posed) if group.types in POLYTOPES else None
@@ -292,7 +286,7 @@ def _examine(layout: PairLayout, family: list[int], at, posed: Posed, nearest: N
         hit, features = touching.contacts(layout.hulls, posed.corners, one, nearest)
         taken = jnp.where((hit.distance < EMPTY).any(), points, 0)
     else:
-        hit = jax.vmap(pair_function(layout, group))(a, b, reach)
+        hit = jax.vmap(family_function(layout, family)[0])(a, b, reach, kind_in(layout, family, pair))
         features = jnp.zeros((len(geoms) * points, 0 if layout.hulls.idle else FEATURES), jnp.int32)
     data = jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1)
     pair = jnp.repeat(pair, points)
@@ -302,34 +296,34 @@ def _examine(layout: PairLayout, family: list[int], at, posed: Posed, nearest: N
 def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array, Array]:
     """Contact points of the pairs that are near, group by group into one list; whether some did not fit; failures."""
     others = [g for g in range(len(layout.groups)) if g not in _planes(layout)]
-    families = _families(layout, others)
-    room = min(sum(_slots(layout, f) * _points(layout, f) for f in families), 2 * layout.capacity + 16)
-    spare = max(chunk_of(layout.groups[f[0]]) * _points(layout, f) for f in families)
+    every = families(layout, others)
+    room = min(sum(_slots(layout, f) * points_in(layout, f) for f in every), 2 * layout.capacity + 16)
+    spare = max(chunk_in(layout, f) * points_in(layout, f) for f in every)
     size, dtype, no = room + spare, posed.near.dtype, jnp.zeros((), bool)
     none = jnp.zeros(size, jnp.int32)
     features = jnp.zeros((size, 0 if layout.hulls.idle else FEATURES), jnp.int32)
     blank = Found(jnp.full(size, EMPTY, dtype), jnp.zeros((size, 12), dtype), none, none, features)
     carry = blank, jnp.zeros((), jnp.int32), no, no
     # one branch around all pairs of bodies, which are mostly apart, spares their groups' own branches
-    planes = [f for f in families if is_flat(layout.groups[f[0]]) or f[0] < layout.always]
-    for own in (planes, [f for f in families if f not in planes]):
+    planes = [f for f in every if is_flat(layout.groups[f[0]]) or f[0] < layout.always]
+    for own in (planes, [f for f in every if f not in planes]):
         if own:
             carry = _append_in_parts(layout, own, posed, room, carry)
     found, _, lost, failed = carry
     return jax.tree.map(lambda x: x[:room], found), lost, failed
 
 
-def _append_in_parts(layout: PairLayout, families: list[list[int]], posed: Posed, room: int, carry):
+def _append_in_parts(layout: PairLayout, every: list[list[int]], posed: Posed, room: int, carry):
     """The same as `_append`, where any is near; of a list of candidates a part at a time, since few are any."""
 
     def add(posed: Posed, carry):
-        near, _ = _near(layout, posed, families[0][0], families[-1][-1])
-        return lax.cond(near.any(), partial(_append, layout, families, posed, room), lambda carry: carry, carry)
+        near, _ = _near(layout, posed, every[0][0], every[-1][-1])
+        return lax.cond(near.any(), partial(_append, layout, every, posed, room), lambda carry: carry, carry)
 
     if not layout.many:
         return add(posed, carry)
     always = layout.first[layout.always]
-    if families[0][0] < layout.always:
+    if every[0][0] < layout.always:
         return add(posed.part(0, always), carry)
     return lax.fori_loop(0, -(-posed.count // PART), lambda k, at: add(posed.part(always + k * PART, PART), at), carry)
 
@@ -342,9 +336,9 @@ def _near(layout: PairLayout, posed: Posed, g: int, h: int) -> tuple[Array, int]
     return (posed.near < 0) & (posed.pair >= first) & (posed.pair < last), 0
 
 
-def _append(layout: PairLayout, families: list[list[int]], posed: Posed, room: int, carry):
+def _append(layout: PairLayout, every: list[list[int]], posed: Posed, room: int, carry):
     """Append the contact points of the near pairs of several families to (Found, length, lost, failed)."""
-    for family in families:
+    for family in every:
         near, start = _near(layout, posed, family[0], family[-1])
         add = _adder(layout, family, posed, near, start, room)
         carry = lax.cond(near.any(), add, lambda carry: carry, carry)
@@ -354,7 +348,7 @@ def _append(layout: PairLayout, families: list[list[int]], posed: Posed, room: i
 def _adder(layout: PairLayout, family: list[int], posed: Posed, near: Array, start: int, room: int):
     """Function that appends the contact points of a family's near pairs to (Found, length, lost, failed)."""
     count, slots = near.sum(), len(near) if layout.many else _slots(layout, family)
-    chunk, points = chunk_of(layout.groups[family[0]]), _points(layout, family)
+    chunk, points = chunk_in(layout, family), points_in(layout, family)
     most = jnp.minimum(count, slots)
 
     def add(carry):

@@ -11,10 +11,10 @@ from ukemi.collide import broad
 from ukemi.collide.hulls import boxes, ground
 from ukemi.collide.hulls.features import Corners, all_corners
 from ukemi.collide.kinds import KINDS
-from ukemi.collide.primitives import POLYTOPES
+from ukemi.collide.primitives import POLYTOPES, is_ground, is_searched
 from ukemi.collide.shapes import EMPTY, Shape, own_arrays
 from ukemi.maths import spatial
-from ukemi.model.records import Model, PairGroup
+from ukemi.model.records import Model
 
 CHUNK = 64  # candidates whose bounds are found together
 Pairs = Array | np.ndarray
@@ -201,18 +201,3 @@ def _over_ground(model: Model, shapes: Shape, end: Array, radius: Array, reach: 
 def free_corners(model: Model) -> Corners:
     """Corners that are parameters."""
     return Corners(model.geoms.vertices, model.heights)
-
-
-def is_ground(group: PairGroup) -> bool:
-    """Whether its first shapes are height fields."""
-    return KINDS[group.types[0]].ground
-
-
-def is_flat(group: PairGroup) -> bool:
-    """Whether its first shapes are planes."""
-    return KINDS[group.types[0]].endless
-
-
-def is_searched(group: PairGroup) -> bool:
-    """Whether its shapes are two polytopes, for which what is nearest is searched for."""
-    return group.types in POLYTOPES and not is_flat(group) and not is_ground(group)

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, groupby
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ukemi.collide.hulls.ground import most
@@ -54,7 +56,7 @@ def _pairs() -> dict[tuple[str, str], PairFunction]:
         if key in _OWN:
             found[key] = _OWN[key]
         elif a.convex and b.convex:
-            function, points, recall = convex_contacts(a, b)
+            function, points, recall = convex_contacts((a, b))
             found[key] = PairFunction(function, points, exact=False, wanders=True, recall=recall)
     return found
 
@@ -102,13 +104,70 @@ def pair_function(layout: PairLayout, group: PairGroup) -> Callable[[Shape, Shap
     return partial(pair.smooth, width=layout.smoothing) if layout.smoothing and pair.smooth else pair.function
 
 
-def recall_of(group: PairGroup) -> Callable[[Shape, Shape, Hit], Any] | None:
-    """What a pair function of a group that searches may be told instead, of the first contact that it found."""
-    return PAIRS[group.types].recall
+# ---- groups of pairs that one program examines -----------------------------------------------------------------------
 
 
-def chunk_of(group: PairGroup) -> int:
-    """Pairs of a group examined together: few where each is costly."""
-    if group.types in POLYTOPES:
+def is_ground(group: PairGroup) -> bool:
+    """Whether its first shapes are height fields."""
+    return KINDS[group.types[0]].ground
+
+
+def is_flat(group: PairGroup) -> bool:
+    """Whether its first shapes are planes."""
+    return KINDS[group.types[0]].endless
+
+
+def is_searched(group: PairGroup) -> bool:
+    """Whether its shapes are two polytopes, for which what is nearest is searched for."""
+    return group.types in POLYTOPES and not is_flat(group) and not is_ground(group)
+
+
+def is_general(types: tuple[str, str]) -> bool:
+    """Whether the routine for any two convex kinds is theirs."""
+    return types in PAIRS and not PAIRS[types].exact
+
+
+def families(layout: PairLayout, groups: list[int]) -> list[list[int]]:
+    """Groups that are examined by one routine: all of convex shapes for which there is the general one alone, and all
+    of polytopes that are searched for what is nearest. They come one after another.
+
+    Both are long, and so is the time to compile them, which one copy takes instead of one for each kind.
+    """
+
+    def routine(g: int):
+        group = layout.groups[g]
+        return "general" if is_general(group.types) else "searched" if is_searched(group) else g
+
+    return [list(own) for _, own in groupby(groups, routine)]
+
+
+def kind_in(layout: PairLayout, family: list[int], pair: Array) -> Array:
+    """Which group of a family pairs (...) belong to."""
+    firsts = np.array([layout.first[g] for g in family[1:]], np.int32)
+    return (jnp.asarray(pair)[..., None] >= firsts).sum(-1)
+
+
+def family_function(layout: PairLayout, family: list[int]) -> tuple[Callable[..., Hit], Callable[..., Any] | None]:
+    """The function of a family's pairs, of (a, b, margin, kind); and, if it searches, one of (a, b, hit, kind) for what
+    it takes for `known`, so that it need not, of the first contact that it found.
+    """
+    groups = [layout.groups[g] for g in family]
+    if is_general(groups[0].types):
+        kinds = [(KINDS[a], KINDS[b]) for a, b in (group.types for group in groups)]
+        function, _, recall = convex_contacts(*kinds)
+        return function, recall
+    own = pair_function(layout, groups[0])
+    return lambda a, b, margin, kind: own(a, b, margin), None
+
+
+def points_in(layout: PairLayout, family: list[int]) -> int:
+    """Slots for contacts of a pair of a family."""
+    return max(points_of(layout.groups[g]) for g in family)
+
+
+def chunk_in(layout: PairLayout, family: list[int]) -> int:
+    """Pairs of a family examined together: few where each is costly."""
+    groups = [layout.groups[g] for g in family]
+    if groups[0].types in POLYTOPES:
         return 1
-    return min(8 if PAIRS[group.types].exact else 2, group.slots)
+    return min(8 if PAIRS[groups[0].types].exact else 2, sum(group.slots for group in groups))

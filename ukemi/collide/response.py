@@ -16,13 +16,13 @@ from jax import Array, lax
 
 from ukemi.collide.hulls import response as polytopes
 from ukemi.collide.hulls.features import Corners, all_corners
-from ukemi.collide.primitives import POLYTOPES, chunk_of, pair_function, points_of, recall_of
+from ukemi.collide.primitives import POLYTOPES, chunk_in, families, family_function, kind_in, points_in
 from ukemi.collide.shapes import Hit, Shape, cut, parameter_count, parameters, sides
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, is_zero, unmoved
 from ukemi.maths import spatial
 from ukemi.maths.gathers import mix
-from ukemi.model.records import PairGroup, PairLayout
+from ukemi.model.records import PairLayout
 from ukemi.xla.batches import one_by_one
 
 
@@ -101,9 +101,9 @@ def _own(layout: PairLayout, groups: list[int], contacts) -> Array:
     return contacts.active & reduce(jnp.logical_or, own)
 
 
-def _alone(layout: PairLayout) -> list[int]:
-    """Groups that are no polytopes."""
-    return [g for g, group in enumerate(layout.groups) if group.types not in POLYTOPES]
+def _others(layout: PairLayout) -> list[list[int]]:
+    """Families that are no polytopes."""
+    return families(layout, [g for g, group in enumerate(layout.groups) if group.types not in POLYTOPES])
 
 
 def _pull(layout: PairLayout, sized: bool, bent: bool, known, on: Hit) -> list:
@@ -134,9 +134,9 @@ def responses(layout: PairLayout, sized: bool, still: np.ndarray, reach: Array, 
     """
     n, width = len(contacts.pair), 12 + 2 * parameter_count(shapes) * sized
     G = jnp.zeros((n, 7, width), shapes.pos.dtype)
-    for g in _alone(layout):
-        own = _own(layout, [g], contacts)
-        fill = partial(_fill, layout, g, _columns(still[g], width), reach, shapes, contacts, own)
+    for family in _others(layout):
+        own, columns = _own(layout, family, contacts), _columns(bool(still[family].all()), width)
+        fill = partial(_fill, layout, family, columns, reach, shapes, contacts, own)
         G = fill(G) if len(layout.groups) == 1 else lax.cond(own.any(), fill, lambda G: G, G)
     for family, own in _of_polytopes(layout, contacts):
         columns = _columns(bool(still[family.groups].all()), width)
@@ -166,18 +166,19 @@ def _fill_touching(
     return polytopes.each(layout, family, shapes, contacts, own, write, G)
 
 
-def _fill(layout: PairLayout, g: int, columns: np.ndarray, reach, shapes: Shape, contacts, own: Array, G: Array):
-    """Write the responses of a group's `own` contacts, several pairs at a time."""
-    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), points_of(layout.groups[g])
+def _fill(
+    layout: PairLayout, family: list[int], columns: np.ndarray, reach, shapes: Shape, contacts, own: Array, G: Array
+):
+    """Write the responses of a family's `own` contacts, several pairs at a time."""
+    chunk, points = chunk_in(layout, family), points_in(layout, family)
     blank = G.shape[-1] - len(columns)
-    count, turns = _in_turn(layout, g, contacts, own)
+    count, turns = _in_turn(layout, family, contacts, own)
+    respond = partial(_of_known, partial(_pair_response, columns=columns), layout, family)
 
     def some(i, G):
-        index, real = turns(i)
-        a, b, _ = _sides(group, index, shapes)
-        pair = layout.first[g] + index
-        respond = partial(_of_known, partial(_pair_response, columns=columns), layout, group)
-        new = jax.vmap(respond)(_first_contacts(group, contacts, pair), a, b, reach[pair])
+        pair, real = turns(i)
+        (a, b), kind = sides(shapes, jnp.asarray(layout.geoms)[pair]), kind_in(layout, family, pair)
+        new = jax.vmap(respond)(_first_contacts(contacts, pair), kind, a, b, reach[pair])
         new = jnp.pad(new.reshape(chunk * points, 7, -1), ((0, 0), (0, 0), (blank, 0)))
         same = (contacts.pair[:, None] == pair) & real & contacts.active[:, None]
         row = jnp.argmax(same, -1) * points + contacts.which
@@ -225,9 +226,9 @@ def pull(layout: PairLayout, sized: bool, reach: Array, shapes: Shape, contacts,
     """
     total = jnp.zeros((len(shapes.pos), 6 + parameter_count(shapes) * sized), shapes.pos.dtype)
     rows = jnp.concatenate([on.distance[:, None], on.point, on.turn], -1)
-    for g in _alone(layout):
-        own = _own(layout, [g], contacts)
-        add = partial(_add_pulls, layout, g, reach, shapes, contacts, own, rows)
+    for family in _others(layout):
+        own = _own(layout, family, contacts)
+        add = partial(_add_pulls, layout, family, reach, shapes, contacts, own, rows)
         total = add(total) if len(layout.groups) == 1 else lax.cond(own.any(), add, lambda total: total, total)
     for family, own in _of_polytopes(layout, contacts):
         total = _add_touching(layout, family, shapes, contacts, own, rows, total)
@@ -254,21 +255,23 @@ def _add_touching(
     return polytopes.each(layout, family, shapes, contacts, own, write, total)
 
 
-def _add_pulls(layout: PairLayout, g: int, reach, shapes: Shape, contacts, own: Array, rows: Array, total: Array):
-    """Add what a group's `own` contacts pull on, several pairs at a time."""
-    group, chunk, points = layout.groups[g], chunk_of(layout.groups[g]), points_of(layout.groups[g])
-    count, turns = _in_turn(layout, g, contacts, own)
+def _add_pulls(
+    layout: PairLayout, family: list[int], reach, shapes: Shape, contacts, own: Array, rows: Array, total: Array
+):
+    """Add what a family's `own` contacts pull on, several pairs at a time."""
+    chunk, points = chunk_in(layout, family), points_in(layout, family)
+    count, turns = _in_turn(layout, family, contacts, own)
     width = total.shape[-1]
+    pull_one = partial(_of_known, partial(_pair_pull, width=width), layout, family)
 
     def some(i, total):
-        index, real = turns(i)
-        a, b, geoms = _sides(group, index, shapes)
-        pair = layout.first[g] + index
+        pair, real = turns(i)
+        geoms, kind = jnp.asarray(layout.geoms)[pair], kind_in(layout, family, pair)
+        a, b = sides(shapes, geoms)
         mine = (contacts.pair == pair[:, None]) & real[:, None] & own
         mine = mine[:, None] & (contacts.which == np.arange(points)[:, None])
         on = mix(mine.reshape(chunk * points, -1).astype(rows.dtype), rows).reshape(chunk, points, 7)
-        pull_one = partial(_of_known, partial(_pair_pull, width=width), layout, group)
-        pulled = jax.vmap(pull_one)(_first_contacts(group, contacts, pair), a, b, reach[pair], on)
+        pulled = jax.vmap(pull_one)(_first_contacts(contacts, pair), kind, a, b, reach[pair], on)
         pulled = spatial.materialize(jnp.where(real[:, None, None], pulled, 0.0).reshape(2 * chunk, width))
         owner = geoms.reshape(-1) == np.arange(len(total))[:, None]
         return total + mix(owner.astype(rows.dtype), pulled)
@@ -289,12 +292,12 @@ def _pair_pull(function, a: Shape, b: Shape, reach: Array, on: Array, width: int
     return back(Hit(on[:, 0], on[:, 1:4], frame))[0]
 
 
-# ---- pairs of a group, several at a time -----------------------------------------------------------------------------
+# ---- pairs of a family, several at a time ----------------------------------------------------------------------------
 
 
-def _in_turn(layout: PairLayout, g: int, contacts, own: Array):
-    """How many pairs of a group have contacts, and which are the i-th few: their rows, and which of these are real."""
-    chunk, n = chunk_of(layout.groups[g]), len(own)
+def _in_turn(layout: PairLayout, family: list[int], contacts, own: Array):
+    """How many pairs of a family have contacts, and which are the i-th few: their rows, and which of these are real."""
+    chunk, first, n = chunk_in(layout, family), layout.first[family[0]], len(own)
     # the first contact of each pair stands for it: compared with each other, since there may be far more pairs
     same = (contacts.pair[:, None] == contacts.pair) & own
     used = own & ~(same & np.tri(n, k=-1, dtype=bool)).any(-1)
@@ -303,30 +306,22 @@ def _in_turn(layout: PairLayout, g: int, contacts, own: Array):
     def turns(i) -> tuple[Array, Array]:
         turn = i * chunk + np.arange(1, chunk + 1)
         mine = rank == turn[:, None]
-        return spatial.materialize((mine * (contacts.pair - layout.first[g])).sum(-1)), mine.any(-1)
+        return spatial.materialize(first + (mine * (contacts.pair - first)).sum(-1)), mine.any(-1)
 
     return used.sum(), turns
 
 
-def _first_contacts(group: PairGroup, contacts, pair: Array) -> Hit | None:
-    """First contacts (n, ...) of pairs (n,) of a group, if that spares a search."""
-    if recall_of(group) is None:
-        return None
+def _first_contacts(contacts, pair: Array) -> Hit:
+    """First contacts (n, ...) of pairs (n,)."""
     own = (contacts.pair == pair[:, None]) & (contacts.which == 0) & contacts.active
     return Hit(*(mix(own, x) for x in (contacts.distance, contacts.point, contacts.frame)))
 
 
-def _of_known(derive, layout: PairLayout, group: PairGroup, first: Hit | None, a: Shape, b: Shape, *more) -> Array:
+def _of_known(derive, layout: PairLayout, family: list[int], first: Hit, kind: Array, a: Shape, b: Shape, *more):
     """What `derive` makes of a pair's function, which need not search where its first contact is known."""
-    function, recall = pair_function(layout, group), recall_of(group)
-    known = {"known": recall(a, b, first)} if recall and first else {}
-    return derive(partial(function, **known), a, b, *more)
-
-
-def _sides(group: PairGroup, index: Array, shapes: Shape) -> tuple[Shape, Shape, Array]:
-    """First and second shapes of a group's pairs (n,), and their numbers (n, 2)."""
-    geoms = jnp.asarray(group.geoms)[index]
-    return *sides(shapes, geoms), geoms
+    function, recall = family_function(layout, family)
+    known = {"known": recall(a, b, first, kind)} if recall else {}
+    return derive(partial(function, kind=kind, **known), a, b, *more)
 
 
 def _moved(shape: Shape, move: Array, grow: list[Array]) -> Shape:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ukemi.collide import broad
 from ukemi.collide.kinds import KINDS, OTHER
-from ukemi.collide.primitives import POLYTOPES, TOUCHING, partners_of, points_of
+from ukemi.collide.primitives import POLYTOPES, TOUCHING, is_general, partners_of, points_of
 from ukemi.files import heights, hulls
 from ukemi.model.records import PairGroup, PairLayout
 
@@ -37,7 +37,8 @@ def build(m, kinds: tuple[str, ...], capacity: int | None) -> tuple[PairLayout, 
         key = kinds[a], kinds[b]
         if key in TOUCHING:
             found.setdefault(key, []).append((a, b, explicit, condim))
-    order = sorted(found, key=lambda key: (not KINDS[key[0]].endless, not _always(key), key in POLYTOPES, key))
+    alike = {key: (key in POLYTOPES, is_general(key)) for key in found}  # what one routine examines is put together
+    order = sorted(found, key=lambda key: (not KINDS[key[0]].endless, not _always(key), alike[key], key))
     groups = tuple(_group(key, np.array(found[key])) for key in order)
     groups = tuple(_over_cells(m, group) for group in groups)
     if capacity is not None:  # who asks for many contacts has many pairs looked at

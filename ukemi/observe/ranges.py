@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.collide.kinds import KINDS
-from ukemi.collide.pairs.convex import witness
+from ukemi.collide.pairs.convex import body_of, witness
 from ukemi.collide.primitives import PAIRS
 from ukemi.collide.shapes import EMPTY, Shape, shapes_at, sides
 from ukemi.maths import spatial
@@ -152,9 +152,9 @@ def _measured(scene: Scene, geoms: np.ndarray, cutoff: Array) -> tuple[Array, Ar
 
 def _measure(a: str, b: str):
     """Function of two shapes and a cutoff: signed distance and the nearest points on both."""
-    pair = PAIRS.get((a, b))
-    if KINDS[a].convex and KINDS[b].convex and (pair is None or not pair.exact or (a, b) == ("box", "box")):
-        return partial(_by_witness, KINDS[a].convex, KINDS[b].convex)
+    pair, first, second = PAIRS.get((a, b)), KINDS[a].convex, KINDS[b].convex
+    if first and second and (pair is None or not pair.exact or (a, b) == ("box", "box")):
+        return partial(_by_witness, body_of(first), body_of(second))
     return _apart if pair is None else partial(_by_contacts, pair.function)
 
 

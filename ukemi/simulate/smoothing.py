@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 
 from ukemi import values
-from ukemi.collide.near import is_ground
+from ukemi.collide.primitives import is_ground
 from ukemi.constraints.softness import MIN_IMPEDANCE
 from ukemi.errors import InputError
 from ukemi.model.checks import check_model

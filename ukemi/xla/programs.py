@@ -5,20 +5,40 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import typeof
+from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.interpreters.partial_eval import dce_jaxpr
 
+RECENT = 64  # traced functions that are remembered
+DECIDING = "jax_enable_x64", "jax_default_matmul_precision"  # settings that tracing depends on
+_recent: dict[Any, tuple[ClosedJaxpr, Any, Callable]] = {}
+
 
 def trace(function: Callable, args) -> tuple[ClosedJaxpr, list, Any]:
-    """The operations that `function` of the leaves of `args` needs, these leaves, and the structure of its result."""
-    flat, tree = jax.tree.flatten(args)
+    """The operations that `function` of the leaves of `args` needs, these leaves, and the structure of its result.
 
+    JAX asks for the same function again where it makes derivatives, and often from within another, so that the
+    innermost would be traced many times: what was traced lately is known.
+    """
+    flat, tree = jax.tree.flatten(args)
+    settings = tuple(getattr(jax.config, name) for name in DECIDING)
+    key = id(function), tree, tuple(map(typeof, flat)), settings  # the function is kept: its number stays its own
+    closed, structure, _ = known = _recent.pop(key, None) or (*_traced(function, tree, flat), function)
+    if not any(isinstance(x, Tracer) for x in closed.consts):  # these are gone by the next time
+        _recent[key] = known
+    while len(_recent) > RECENT:
+        _recent.pop(next(iter(_recent)), None)
+    return closed, flat, structure
+
+
+def _traced(function: Callable, tree, flat: list) -> tuple[ClosedJaxpr, Any]:
     def of_leaves(*flat):
         return function(*jax.tree.unflatten(tree, flat))
 
     closed, shape = jax.make_jaxpr(of_leaves, return_shape=True)(*flat)
     needed, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), instantiate=True)
-    return ClosedJaxpr(needed, closed.consts), flat, jax.tree.structure(shape)
+    return ClosedJaxpr(needed, closed.consts), jax.tree.structure(shape)
 
 
 def operations(jaxpr: Jaxpr) -> set[str]:

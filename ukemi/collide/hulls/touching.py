@@ -16,7 +16,7 @@ from ukemi.collide.hulls.manifold import distinct, manifold
 from ukemi.collide.hulls.search import Nearest, search
 from ukemi.collide.hulls.support import Body, Joined, places, support
 from ukemi.collide.kinds import KINDS
-from ukemi.collide.pairs.convex import witness_of_corners
+from ukemi.collide.pairs.convex import body_of, witness_of_corners
 from ukemi.collide.shapes import EMPTY, Hit, Shape, Side
 from ukemi.model.hulls import Hulls
 
@@ -274,7 +274,7 @@ def _between(firsts: list[str], kind: Array, second: str, case: Array, patch: Pa
     distance, point, normal = contact(case, own, other, hint)
     convex = KINDS[firsts[0]].convex
     if side(firsts[0]).core and convex:
-        found, curved = witness_of_corners(convex, a, other.corners, hint), case == features.CURVED
+        found, curved = witness_of_corners(body_of(convex), a, other.corners, hint), case == features.CURVED
         distance = jnp.where(curved, found.distance, distance)
         point = jnp.where(curved, 0.5 * (found.point_a + found.point_b), point)
         normal = jnp.where(curved, found.normal, normal)

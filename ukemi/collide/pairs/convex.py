@@ -27,7 +27,6 @@ last ε that the iteration used, so that they are those of what is computed. The
 differentiable, for second derivatives.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -83,21 +82,53 @@ class Witness(NamedTuple):
     point_b: Array  # (3,) on the surface of b [m]
 
 
-def _shape_rows(body: Convex, shape: Shape) -> Array:
-    """The rows (k, 3) of one shape [m]."""
-    axes, scales, _ = np.array(body.rows, dtype=int).reshape(-1, 3).T
-    return shape.mat.T[axes] * shape.size[scales][:, None]
+class Body(NamedTuple):
+    """A `Convex` as numbers, so that one program serves several kinds: a row along each axis, zero if it has none."""
+
+    entry: Array | np.ndarray  # (3, 3) bool: which entry of `size` a row is as long as
+    same: Array | np.ndarray  # (3, 3) bool: whether two rows belong to the same summand
+    ball: Array | np.ndarray  # () bool
+
+    def rows(self, shape: Shape) -> Array:
+        """The rows (3, 3) of one shape [m]."""
+        return shape.mat.T * jnp.where(self.entry, shape.size, 0.0).sum(-1)[:, None]
+
+    def radius(self, shape: Shape) -> Array:
+        """That of its ball () [m]."""
+        return jnp.where(self.ball, shape.size[0], 0.0)
 
 
-def _same_summand(*bodies: Convex) -> np.ndarray:
-    """(K, K) one where two rows belong to the same summand."""
-    keys = [(side, row[2]) for side, body in enumerate(bodies) for row in body.rows]
-    return np.array([[float(p == q) for q in keys] for p in keys])
+def body_of(kind: Convex) -> Body:
+    """The numbers of one kind."""
+    entry, same = np.zeros((3, 3), bool), np.zeros((3, 3), bool)
+    for axis, scale, summand in kind.rows:
+        entry[axis, scale] = True
+        same[axis, [row[0] for row in kind.rows if row[2] == summand]] = True
+    return Body(entry, same, np.array(kind.ball))
+
+
+def body_among(kinds: list[Convex], which: Array | int) -> Body:
+    """Those of one of several kinds."""
+    found = [body_of(kind) for kind in kinds]
+    if len(set(kinds)) == 1:
+        return found[0]
+    return Body(*(jnp.asarray(np.stack(x))[which] for x in zip(*found, strict=True)))
+
+
+def _both(first: Array | np.ndarray, second: Array | np.ndarray) -> Array:
+    """Which rows (K, K) of two bodies belong to the same summand."""
+    n, k = len(first), len(second)
+    return jnp.concatenate([jnp.pad(first, ((0, 0), (0, k))), jnp.pad(second, ((0, 0), (n, 0)))])
 
 
 def _summand_sum(same: Array, values: Array) -> Array:
     """Sums (..., K) over the rows of each summand, for each row."""
     return jnp.sum(same * values[..., None, :], axis=-1)
+
+
+def _sizes(same: Array) -> Array:
+    """How many rows (K,) a row's summand has; one where there is none."""
+    return jnp.maximum(jnp.sum(same, axis=-1), 1)
 
 
 def _tangents(normal: Array) -> Array:
@@ -128,7 +159,7 @@ def _curvature(columns: Array, dual: Array, slope: Array, length: Array, same: A
       length: (..., K) |A_m n|, smoothed, for each row.
       shift: (...) λ, the curvature of the sphere.
     """
-    size = jnp.sum(same, axis=-1)
+    size = _sizes(same)
     along = _summand_sum(same, dual[..., None, :] * columns)
     other = _summand_sum(same, slope[..., None, :] * columns)
     c1, c2 = columns[..., 0, :], columns[..., 1, :]
@@ -174,8 +205,8 @@ def _newton_step(problem: Problem, same: Array, smoothing: Array, at: tuple[Arra
 def _separation(problem: Problem, same: Array, normal: Array, smoothing: float) -> Array:
     """f + r for directions (n, 3), smoothed."""
     x = jnp.sum(normal[:, None, :] * problem.rows, axis=-1)
-    size, length = jnp.sum(same, axis=-1), jnp.sqrt(_summand_sum(same, x * x) + smoothing**2)
-    return dot(normal, problem.apart) - jnp.sum(length / size, axis=-1)
+    length = jnp.sqrt(_summand_sum(same, x * x) + smoothing**2)
+    return dot(normal, problem.apart) - jnp.sum(jnp.diagonal(same) * length / _sizes(same), axis=-1)
 
 
 def _starts(problem: Problem, same: Array, axes: Array) -> Array:
@@ -220,17 +251,17 @@ def _maximise(problem: Problem, same: Array, start: Array) -> Optimum:
     return Optimum(value[best], normal[best], dual[best])
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _optimum(bodies: tuple[Convex, Convex], problem: Problem, start: Array) -> Optimum:
+@jax.custom_jvp
+def _optimum(same: Array, problem: Problem, start: Array) -> Optimum:
     """The maximum of f, which moves with the problem as its equations say, whatever found it from starts (n, 3)."""
-    return _maximise(problem, jnp.asarray(_same_summand(*bodies), start.dtype), start)
+    return _maximise(problem, same.astype(start.dtype), start)
 
 
 @_optimum.defjvp
-def _differentiate_optimum(bodies: tuple[Convex, Convex], primals, tangents):
-    problem, start = primals
-    at = _optimum(bodies, problem, start)
-    return at, _change(problem, jnp.asarray(_same_summand(*bodies), start.dtype), at, tangents[0])
+def _differentiate_optimum(primals, tangents):
+    same, problem, start = primals
+    at = _optimum(same, problem, start)
+    return at, _change(problem, same.astype(start.dtype), at, tangents[1])
 
 
 def _change(problem: Problem, same: Array, at: Optimum, along: Problem) -> Optimum:
@@ -285,71 +316,65 @@ def _is_degenerate(columns: Array, norm: Array, least: float) -> Array:
     return (count > 2.5) | ((count > 1.5) & (spread < 1e-6))
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _known_optimum(bodies: tuple[Convex, Convex], problem: Problem, known: Optimum) -> Optimum:
+@jax.custom_jvp
+def _known_optimum(same: Array, problem: Problem, known: Optimum) -> Optimum:
     """The same where it is known already."""
     return known
 
 
 @_known_optimum.defjvp
-def _differentiate_known_optimum(bodies: tuple[Convex, Convex], primals, tangents):
-    problem, known = primals
-    return known, _change(problem, jnp.asarray(_same_summand(*bodies), known.dual.dtype), known, tangents[0])
+def _differentiate_known_optimum(primals, tangents):
+    same, problem, known = primals
+    return known, _change(problem, same.astype(known.dual.dtype), known, tangents[1])
 
 
-def recalled(body_a: Convex, body_b: Convex, a: Shape, b: Shape, hit: Hit) -> Optimum:
+def recalled(body_a: Body, body_b: Body, a: Shape, b: Shape, hit: Hit) -> Optimum:
     """The optimum of a contact (unbatched) between witness points: since the rows of a shape are perpendicular, a
     point on it says its duals.
     """
     normal, depth = hit.frame[0], 0.5 * hit.distance * hit.frame[0]
 
-    def dual(body: Convex, shape: Shape, from_centre: Array) -> Array:
-        rows, radius = _shape_rows(body, shape), shape.size[0] if body.ball else 0.0
+    def dual(body: Body, shape: Shape, from_centre: Array) -> Array:
+        rows = body.rows(shape)
         square = dot(rows, rows)
-        return dot(rows, from_centre - radius * normal) / jnp.where(square > 0, square, 1.0)
+        return dot(rows, from_centre - body.radius(shape) * normal) / jnp.where(square > 0, square, 1.0)
 
     # the second shape reaches against the normal
     duals = dual(body_a, a, hit.point - depth - a.pos), dual(body_b, b, b.pos - hit.point - depth)
-    radii = sum(shape.size[0] for body, shape in ((body_a, a), (body_b, b)) if body.ball)
-    value = (hit.distance + radii) / (jnp.sum(a.size) + jnp.sum(b.size))
+    value = (hit.distance + body_a.radius(a) + body_b.radius(b)) / (jnp.sum(a.size) + jnp.sum(b.size))
     return Optimum(value, normal, jnp.concatenate(duals))
 
 
-def witness(body_a: Convex, body_b: Convex, a: Shape, b: Shape, known: Optimum | None = None) -> Witness:
+def witness(body_a: Body, body_b: Body, a: Shape, b: Shape, known: Optimum | None = None) -> Witness:
     """Signed distance, normal and witness points of two convex shapes; known: the optimum, where it has been found."""
-    rows_a, rows_b = _shape_rows(body_a, a), _shape_rows(body_b, b)
+    rows_a, rows_b, same = body_a.rows(a), body_b.rows(b), _both(body_a.same, body_b.same)
     scale = lax.stop_gradient(jnp.sum(a.size) + jnp.sum(b.size))
     problem = Problem((b.pos - a.pos) / scale, jnp.concatenate([rows_a, rows_b]) / scale)
     if known is None:
         axes = lax.stop_gradient(jnp.concatenate([a.mat.T, b.mat.T]))
-        same = jnp.asarray(_same_summand(body_a, body_b), axes.dtype)
-        best = _optimum((body_a, body_b), problem, _starts(lax.stop_gradient(problem), same, axes))
+        best = _optimum(same, problem, _starts(lax.stop_gradient(problem), same.astype(axes.dtype), axes))
     else:
-        best = _known_optimum((body_a, body_b), problem, known)
+        best = _known_optimum(same, problem, known)
 
-    radius_a = a.size[0] if body_a.ball else 0.0
-    radius_b = b.size[0] if body_b.ball else 0.0
-    k = rows_a.shape[0]
+    radius_a, radius_b, k = body_a.radius(a), body_b.radius(b), len(rows_a)
     point_a = a.pos + radius_a * best.normal + jnp.sum(rows_a * best.dual[:k, None], axis=0)
     point_b = b.pos - radius_b * best.normal - jnp.sum(rows_b * best.dual[k:, None], axis=0)
     return Witness(scale * best.value - radius_a - radius_b, best.normal, point_a, point_b)
 
 
-# A plane, a line or a point, as two segments that are long, or none; of which size it takes nothing.
-FLAT = Convex(((0, 0, 0), (1, 0, 1)), ball=False)
-LONG = 4.0
+LONG = 4.0  # of edges that stand for a plane, a line or a point
 
 
-def witness_of_corners(body: Convex, a: Shape, corners: Array, hint: Array) -> Witness:
+def witness_of_corners(body: Body, a: Shape, corners: Array, hint: Array) -> Witness:
     """Of a convex shape without a ball and the flat that goes through corners (3, 3), some of which may be the same.
 
     hint: (3,) the normal, roughly.
     """
-    rows_a, rows_b = _shape_rows(body, a), LONG * (corners[1:] - corners[0])
+    rows_a, rows_b = body.rows(a), LONG * (corners[1:] - corners[0])
     scale = lax.stop_gradient(jnp.sum(a.size) + jnp.sqrt(dot(rows_b, rows_b)).sum())
     problem = Problem((corners[0] - a.pos) / scale, jnp.concatenate([rows_a, rows_b]) / scale)
-    best = _optimum((body, FLAT), problem, lax.stop_gradient(hint)[None])
-    k = rows_a.shape[0]
+    best = _optimum(_both(body.same, np.eye(2, dtype=bool)), problem, lax.stop_gradient(hint)[None])
+    k = len(rows_a)
     point_a = a.pos + jnp.sum(rows_a * best.dual[:k, None], axis=0)
     point_b = corners[0] - jnp.sum(rows_b * best.dual[k:, None], axis=0)
     return Witness(scale * best.value, best.normal, point_a, point_b)

@@ -11,7 +11,6 @@ MuJoCo clips polygons that approximate the two parts instead. Its points differ 
 its deepest one may be less deep than the shapes are; here the first contact always is the deepest.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -20,7 +19,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.geometry import contact_frame, dot, rotate, smallest, unrotate
-from ukemi.collide.pairs.convex import Optimum, Witness, recalled, witness
+from ukemi.collide.pairs.convex import Body, Optimum, Witness, body_among, recalled, witness
 from ukemi.collide.shapes import EMPTY, Hit, Shape, ShapeKind
 
 FLAT = 0.98  # cosine of the greatest angle between a flat part and the contact plane
@@ -183,32 +182,44 @@ def _hit(distance: Array, point: Array, normal: Array) -> Hit:
     return Hit(distance, point, jnp.broadcast_to(contact_frame(normal), distance.shape + (3, 3)))
 
 
-def convex_contacts(kind_a: ShapeKind, kind_b: ShapeKind):
-    """The pair function of any two convex kinds, how many contacts it gives, and what it is told of the first of them
-    as `known` so that it need not search.
+def _part(kinds: list[ShapeKind], kind: Array | int, shape: Shape, towards: Array) -> _Region:
+    """The flat or straight part of a shape of one of several kinds; of one that has none, anything."""
+    parts = list(dict.fromkeys(k.facing for k in kinds if k.facing))
+    found = [part(shape, towards) for part in parts]
+    own = jnp.asarray([parts.index(k.facing) if k.facing else 0 for k in kinds])[kind]
+    out = found[0]
+    for k, region in enumerate(found[1:], 1):
+        out = _Region(*(jnp.where(own == k, new, old) for new, old in zip(region, out, strict=True)))
+    return out
+
+
+def convex_contacts(*types: tuple[ShapeKind, ShapeKind]):
+    """The pair function of any two convex kinds, of which `kind` says those of a pair; how many contacts it gives; and
+    a function that makes of the first of them what it is told as `known`, so that it need not search.
 
     Where both have flat or straight parts, these add to the witness points as many contacts as the simpler one may.
     """
-    body_a, body_b = kind_a.convex, kind_b.convex
-    part_a, part_b, extra = kind_a.facing, kind_b.facing, min(kind_a.ends, kind_b.ends)
-    assert body_a and body_b
+    firsts, seconds = ([pair[k] for pair in types] for k in (0, 1))
+    ends = np.array([min(a.ends, b.ends) for a, b in types])
+    extra = ends.max()
 
-    def several(a: Shape, b: Shape, margin: Array, known: Optimum | None = None) -> Hit:
-        assert part_a and part_b
-        found = witness(body_a, body_b, a, b, known)
-        both = jax.tree.map(lambda *x: jnp.stack(x), (a, part_a(a, found.normal)), (b, part_b(b, -found.normal)))
-        distance, point = _extra_contacts(both[0], both[1], found)
+    def bodies(kind: Array | int) -> tuple[Body, Body]:
+        a, b = ([k.convex for k in kinds if k.convex] for kinds in (firsts, seconds))
+        return body_among(a, kind), body_among(b, kind)
+
+    def contacts(a: Shape, b: Shape, margin: Array, kind: Array | int = 0, known: Optimum | None = None) -> Hit:
+        found = witness(*bodies(kind), a, b, known)
+        distance, point = found.distance[None], 0.5 * (found.point_a + found.point_b)[None]
+        if not extra:
+            return _hit(distance, point, found.normal)
+        parts = _part(firsts, kind, a, found.normal), _part(seconds, kind, b, -found.normal)
+        both = jax.tree.map(lambda *x: jnp.stack(x), (a, parts[0]), (b, parts[1]))
+        further, place = _extra_contacts(both[0], both[1], found)
         keep = np.array([0, 2, 1, 3])[:extra]  # the two on the first line come first
-        middle = 0.5 * (found.point_a + found.point_b)
-        distance = jnp.concatenate([found.distance[None], distance[keep]])
-        return _hit(distance, jnp.concatenate([middle[None], point[keep]]), found.normal)
+        further = jnp.where(np.arange(extra) < jnp.asarray(ends)[kind], further[keep], EMPTY)
+        return _hit(jnp.concatenate([distance, further]), jnp.concatenate([point, place[keep]]), found.normal)
 
-    def single(a: Shape, b: Shape, margin: Array, known: Optimum | None = None) -> Hit:
-        found = witness(body_a, body_b, a, b, known)
-        middle = 0.5 * (found.point_a + found.point_b)
-        return _hit(found.distance[None], middle[None], found.normal)
+    def recall(a: Shape, b: Shape, hit: Hit, kind: Array | int = 0) -> Optimum:
+        return recalled(*bodies(kind), a, b, hit)
 
-    function = several if part_a and part_b else single
-    function.__name__ = f"{kind_a.name}_{kind_b.name}"
-    function.__doc__ = f"The witness points of {kind_a.name} and {kind_b.name}, and contacts around them."
-    return function, 1 + extra, partial(recalled, body_a, body_b)
+    return contacts, int(1 + extra), recall

@@ -16,7 +16,7 @@ from jax import Array, lax
 
 from ukemi import values
 from ukemi.collide.detect import Contacts, detect, unsound
-from ukemi.collide.near import is_ground
+from ukemi.collide.primitives import is_ground
 from ukemi.collide.sweep.impacts import first_impact
 from ukemi.constraints.adhesion import with_hair
 from ukemi.constraints.contacts import contact_lever
