@@ -29,6 +29,9 @@ EQUALITIES = {
     int(mujoco.mjtEq.mjEQ_TENDON): "tendon",
 }
 
+SAME = mujoco.mjtSameFrame
+UPRIGHT = np.array([1.0, 0, 0, 0])
+
 
 def load(source, *, contacts: int | None = None, decompose: bool | float = False) -> records.Model:
     """Load a robot; whatever would change its motion and is not supported is refused by name, all at once.
@@ -116,11 +119,12 @@ def _bodies(m, inferred) -> records.Bodies:
         inferred=inferred,
         sliding=np.array(m.body_simple == 2) & (m.body_dofnum > 0),
     )
+    ipos, iquat = _inertial_frames(m)
     return records.Bodies(
         pos=_f(m.body_pos),
         quat=_f(m.body_quat),
-        ipos=_f(m.body_ipos),
-        iquat=_f(m.body_iquat),
+        ipos=_f(ipos),
+        iquat=_f(iquat),
         mass=_f(m.body_mass),
         inertia=_f(m.body_inertia),
         products=_f(np.zeros((m.nbody, 3))),
@@ -128,6 +132,25 @@ def _bodies(m, inferred) -> records.Bodies:
         invweight=_f(m.body_invweight0),
         layout=layout,
     )
+
+
+def _inertial_frames(m) -> tuple[np.ndarray, np.ndarray]:
+    """Centres of mass (nb, 3) and principal axes (nb, 4) in their bodies, where MuJoCo has them."""
+    same = m.body_sameframe[:, None]
+    ipos = np.where(same == SAME.mjSAMEFRAME_BODY, 0.0, m.body_ipos)
+    return ipos, np.where(np.isin(same, (SAME.mjSAMEFRAME_BODY, SAME.mjSAMEFRAME_BODYROT)), UPRIGHT, m.body_iquat)
+
+
+def _frames(m, same, body, pos, quat) -> tuple[np.ndarray, np.ndarray]:
+    """Places (n, 3) and orientations (n, 4) of frames in their bodies, where MuJoCo has them.
+
+    Frames that agree to about 1e-6 with the body's own, or with that of its inertia, are the same one to MuJoCo.
+    """
+    (ipos, iquat), same = _inertial_frames(m), np.asarray(same)[:, None]
+    own, own_axes = same == SAME.mjSAMEFRAME_BODY, same == SAME.mjSAMEFRAME_BODYROT
+    inner, inner_axes = same == SAME.mjSAMEFRAME_INERTIA, same == SAME.mjSAMEFRAME_INERTIAROT
+    pos = np.where(own, 0.0, np.where(inner, ipos[body], pos))
+    return pos, np.where(own | own_axes, UPRIGHT, np.where(inner | inner_axes, iquat[body], quat))
 
 
 def _free_bodies(m) -> np.ndarray:
@@ -199,9 +222,10 @@ def _geoms(m, types, density, corners) -> records.Geoms:
         looks=looks(m),
         names=_names(m)("geom", m.ngeom),
     )
+    pos, quat = _frames(m, m.geom_sameframe, m.geom_bodyid, m.geom_pos, m.geom_quat)
     return records.Geoms(
-        pos=_f(m.geom_pos),
-        quat=_f(m.geom_quat),
+        pos=_f(pos),
+        quat=_f(quat),
         size=_f(np.where(pairs.scaled(types)[:, None], 1.0, heights.sizes(m, types))),
         vertices=_f(corners),
         density=_f(density),
@@ -223,7 +247,8 @@ def _geoms(m, types, density, corners) -> records.Geoms:
 def _sites(m) -> records.Sites:
     kinds = tuple(pairs.MUJOCO_KINDS.get(kind, OTHER.name) for kind in m.site_type.tolist())
     layout = records.SiteLayout(body=_i(m.site_bodyid), type=kinds, names=_names(m)("site", m.nsite))
-    return records.Sites(pos=_f(m.site_pos), quat=_f(m.site_quat), size=_f(m.site_size), layout=layout)
+    pos, quat = _frames(m, m.site_sameframe, m.site_bodyid, m.site_pos, m.site_quat)
+    return records.Sites(pos=_f(pos), quat=_f(quat), size=_f(m.site_size), layout=layout)
 
 
 def _pairs(m, layout) -> records.Pairs:
