@@ -5,6 +5,7 @@ import mujoco
 import numpy as np
 
 import ukemi as uk
+from tests.scenes.exact import Bounds, bounds, solid
 from ukemi.collide.detect import detect
 from ukemi.files import hulls
 from ukemi.mechanics.kinematics import kinematics
@@ -65,6 +66,12 @@ def meeting(rng: np.random.Generator, m: mujoco.MjModel, kind: str, flat: bool) 
     q[own : own + 3] = q[:3] + place
     q[own + 3 : own + 7] = turn / np.linalg.norm(turn)
     return q
+
+
+def distance(m: mujoco.MjModel, d: mujoco.MjData) -> Bounds:
+    """Bounds of that of the first two shapes that touch."""
+    a, b = (solid(m, g, d.geom_xpos[g], d.geom_xmat[g]) for g in d.contact[0].geom)
+    return bounds(a, b)
 
 
 @jax.jit

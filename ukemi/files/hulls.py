@@ -9,6 +9,8 @@ from ukemi.collide.pairs.plane import CORNERS
 from ukemi.model.hulls import Hulls
 
 SLACK = 0.002  # how far, relative to its size, corners may move before a cell may miss one
+SIDES = 16  # of a cap
+FIRST = (1, 1, -1, 1, 0, 2)  # turns of a box's faces to the corner where MuJoCo starts
 FEW = 24  # corners of a hull so small that one cell a side will do
 
 
@@ -18,6 +20,7 @@ class Solid(NamedTuple):
     corners: np.ndarray  # (k, 3)
     faces: list[np.ndarray]  # corners of each, counterclockwise seen from outside
     fans: list[np.ndarray]  # faces at each corner
+    normals: np.ndarray | None = None  # (m, 3) of the faces, where they are not those of the corners
 
 
 def box() -> Solid:
@@ -29,7 +32,7 @@ def box() -> Solid:
             own = np.flatnonzero(corners[:, axis] == side)
             around = np.roll(corners[own], -1 - axis, 1)
             order = np.argsort(np.arctan2(around[:, 1], around[:, 0]) * side)
-            faces.append(own[order])
+            faces.append(np.roll(own[order], FIRST[len(faces)]))
     return Solid(corners, faces, _fans(8, faces))
 
 
@@ -49,12 +52,12 @@ def point() -> Solid:
 
 
 def drum() -> Solid:
-    """A cylinder's caps as octagons, with corners where MuJoCo has them: what lies on flat faces."""
-    turn = (np.arange(8) + 0.5) * np.pi / 4
-    ring = np.stack([np.cos(turn), np.sin(turn), np.ones(8)], 1)
+    """A cylinder's caps as polygons, with corners where MuJoCo has them: what lies on flat faces."""
+    turn = np.arange(SIDES) * 2 * np.pi / SIDES
+    ring = np.stack([np.cos(turn), np.sin(turn), np.ones(SIDES)], 1)
     corners = np.concatenate([ring, ring * [1, 1, -1]])
-    faces = [np.arange(8), 8 + (3 - np.arange(8)) % 8]
-    return Solid(corners, faces, _fans(16, faces))
+    faces = [(1 + np.arange(SIDES)) % SIDES, SIDES + (SIDES - 1 - np.arange(SIDES)) % SIDES]
+    return Solid(corners, faces, _fans(2 * SIDES, faces))
 
 
 def of_mesh(m, k: int) -> Solid:
@@ -71,7 +74,8 @@ def of_mesh(m, k: int) -> Solid:
         faces.append(number[m.mesh_polyvert[at : at + m.mesh_polyvertnum[p]]])
     at, many = m.mesh_polymapadr[first + own], m.mesh_polymapnum[first + own]
     fans = [np.array(m.mesh_polymap[i : i + n]) for i, n in zip(at, many, strict=True)]
-    return Solid(m.mesh_vert[first + own].astype(np.float64), faces, fans)
+    normals = m.mesh_polynormal[m.mesh_polyadr[k] :][: len(faces)]
+    return Solid(m.mesh_vert[first + own].astype(np.float64), faces, fans, normals)
 
 
 def joined(of: np.ndarray, fixed: list[Solid], others: list[Solid]) -> tuple[Hulls, np.ndarray]:
@@ -82,6 +86,9 @@ def joined(of: np.ndarray, fixed: list[Solid], others: list[Solid]) -> tuple[Hul
     near = [cell + start for s, n, start in zip(solids, sides, first, strict=False) for cell in _cells(s.corners, n)]
     loops = [face + start for s, start in zip(solids, first, strict=False) for face in s.faces]
     fans = [fan + start for s, start in zip(solids, faces, strict=False) for fan in s.fans]
+    plain = np.array([_area(s.corners[face]) for s in solids for face in s.faces]).reshape(-1, 3)
+    given = _all([np.zeros((len(s.faces), 3)) if s.normals is None else s.normals for s in solids]).reshape(-1, 3)
+    areas = np.where(given.any(1, keepdims=True), np.linalg.norm(plain, axis=1, keepdims=True) * given, plain)
     hulls = Hulls(
         of=_ints(of),
         bound=np.array([np.linalg.norm(s.corners, axis=1).max() for s in solids]),
@@ -94,7 +101,8 @@ def joined(of: np.ndarray, fixed: list[Solid], others: list[Solid]) -> tuple[Hul
         near=_ints(_all(near)),
         loops=_ints(_starts([len(x) for x in loops])),
         loop=_ints(_all(loops)),
-        areas=np.array([_area(s.corners[face]) for s in solids for face in s.faces]).reshape(-1, 3),
+        areas=areas,
+        rounding=areas - plain,
         fans=_ints(_starts([len(x) for x in fans])),
         fan=_ints(_all(fans)),
     )

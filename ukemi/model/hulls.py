@@ -28,6 +28,7 @@ class Hulls(Static):
     loops: np.ndarray  # (np + 1,) first entry of each face in `loop`
     loop: np.ndarray  # corners of faces, counterclockwise seen from outside
     areas: np.ndarray  # (np, 3) of faces, along their outward normals, as loaded: to choose among them
+    rounding: np.ndarray  # (np, 3) which part of these is not that of the corners, which MuJoCo rounds after normals
     fans: np.ndarray  # (nv + 1,) first entry of each corner in `fan`
     fan: np.ndarray  # faces that meet at corners, in MuJoCo's order
 

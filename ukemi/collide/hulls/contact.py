@@ -44,13 +44,14 @@ def contact(case: Array, a: Posed, b: Posed, hint: Array) -> tuple[Array, Array,
     # a point, and the face over which its height is the distance
     point = jnp.where(among(features.POINT_ON_B, features.LINE_ON_B, features.FACES_AT_A), A[0], B[0])
     point = jnp.where(among(features.EDGE_OFF_B, features.LINE_OFF_B), _off(A, B, up_b), point)
-    point = jnp.where(among(features.EDGE_OFF_A), _off(B, A, up_a), point)
-    point = jnp.where(among(features.FACES_AT_EDGES), _off(A, B, up_a), point)
-    # a corner of b seen on a's face
-    point = jnp.where(among(features.FACES_AT_B), point - dot(point - a.base, up_a) * up_a, point)
+    point = jnp.where(among(features.EDGE_OFF_A, features.FACES_AT_EDGES), _off(B, A, up_a), point)
     on_a = among(features.POINT_ON_A, features.EDGE_OFF_A)
-    up = jnp.where(on_a, up_a, up_b)
-    height = dot(point - jnp.where(on_a, a.base, b.base), up)
+    up, base = jnp.where(on_a, up_a, up_b), jnp.where(on_a, a.base, b.base)
+    # faces need not be quite flat: what of b there is, is seen on the plane of a's
+    base = jnp.where(among(features.FACES_AT_B, features.FACES_AT_EDGES), point, base)
+    seen = among(features.FACES_AT_A, features.FACES_AT_B, features.FACES_AT_EDGES)
+    point = jnp.where(seen, point - dot(point - a.base, up_a) * up_a, point)
+    height = dot(point - base, up)
     normal = jnp.where(on_a, up_a, -up_b)
     halfway = point - 0.5 * height * up
 

@@ -1,5 +1,8 @@
 """Faces of hulls: which meet at a corner, which corners they have, and four of these that say most."""
 
+from typing import NamedTuple
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -37,7 +40,8 @@ def face_plane(hulls: Hulls, corners: Joined | Array, face: Array) -> tuple[Arra
         return total + 0.5 * cross(arms[..., :-1, :], arms[..., 1:, :]).sum(-2)
 
     count = 1 if hulls.longest <= EDGES else -(-(end - start - 1).max() // EDGES)
-    return lax.fori_loop(0, count, further, jnp.zeros_like(base)), corners[jnp.asarray(hulls.loop)[end - 1]]
+    rounding = jnp.asarray(hulls.rounding, base.dtype)[face]
+    return lax.fori_loop(0, count, further, rounding), corners[jnp.asarray(hulls.loop)[end - 1]]
 
 
 def normals(hulls: Hulls, body: Body, faces: Array) -> Array:
@@ -47,43 +51,51 @@ def normals(hulls: Hulls, body: Body, faces: Array) -> Array:
     return rotate(body.mat, direction(area))
 
 
-def four(place: Array, count: Array) -> Array:
-    """Places (4,) in a convex polygon (k, 3) with `count` corners of four that enclose much: the first, and three more.
+class _Marks(NamedTuple):
+    """Four corners of a polygon, and those of the largest area so far."""
 
-    As MuJoCo finds them: each of the three goes on as long as the area grows.
+    now: Array  # (4,)
+    best: Array  # (4,)
+    most: Array  # () area, squared
+    grew: Array  # () bool: the last step made it larger
+
+
+def four(place: Array, count: Array, turns: Array | int) -> Array:
+    """Places (4,) in a convex polygon (k, 3) with `count` corners of four that enclose much.
+
+    As MuJoCo finds them: for the first `turns` places of the first mark, the last one goes on as long as the area
+    grows, and after each of its steps so do the two between.
     """
 
-    def area(b, c, d):
-        p, q, r, s = place[0], place[b % count], place[c % count], place[d % count]
+    def step(at: _Marks, k: int) -> _Marks:
+        new = (at.now + np.eye(4, dtype=np.int32)[k]) % count
+        p, q, r, s = place[new]
         x = cross(r - p, s - q)
-        return dot(x, x)
+        value = dot(x, x)
+        return _Marks(new, new, value, value > at.most)
 
-    def advance(k: int, at):
-        """Move corner k on while the area grows."""
+    def go(at: _Marks, k: int, after: tuple[int, ...] = ()) -> _Marks:
+        def further(at: _Marks) -> _Marks:
+            new = step(at, k)
+            grew, more = new.grew, new
+            for other in after:
+                more = go(more, other)
+            return jax.tree.map(lambda x, y: jnp.where(grew, x, y), more, at)._replace(grew=grew)
 
-        def further(at):
-            corners, most, _ = at
-            new = tuple(x + (j == k) for j, x in enumerate(corners))
-            value = area(*new)
-            more = value > most
-            kept = tuple(jnp.where(more, x, y) for x, y in zip(new, corners, strict=True))
-            return kept, jnp.maximum(value, most), more
+        return lax.while_loop(lambda at: at.grew, further, at._replace(grew=jnp.array(True)))
 
-        def grows(at):
-            return at[2]
+    def turn(a: Array, at: _Marks) -> _Marks:
+        at = go(at._replace(now=jnp.concatenate([a[None], at.now[1:]])), 3, (2, 1))
+        _, b, c, d = at.now
+        met = b == a  # marks stay in order
+        b = jnp.where(met, (b + 1) % count, b)
+        met = met & (c == b)
+        c = jnp.where(met, (c + 1) % count, c)
+        d = jnp.where(met & (d == c), (d + 1) % count, d)
+        return at._replace(now=jnp.stack([a, b, c, d]))
 
-        corners, most, _ = lax.while_loop(grows, further, (*at, jnp.array(True)))
-        return corners, most
-
-    def turn(at):
-        corners, most, _ = at
-        b, c, d = corners
-        value = area(b, c, d + 1)
-        more = value > most
-        at = (b, c, jnp.where(more, d + 1, d)), jnp.where(more, value, most)
-        corners, most = advance(0, advance(1, at))
-        return tuple(jnp.where(more, x, y) for x, y in zip(corners, at[0], strict=True)), most, more
-
-    start = tuple(jnp.int32(k) for k in (1, 2, 3))
-    corners, _, _ = lax.while_loop(lambda at: at[2], turn, (start, area(*start), jnp.array(True)))
-    return jnp.stack([jnp.int32(0), *(x % count for x in corners)]).astype(jnp.int32)
+    start = jnp.arange(4, dtype=jnp.int32)
+    p, q, r, s = place[:4]
+    x = cross(r - p, s - q)
+    first = _Marks(start, start, dot(x, x), jnp.array(True))
+    return lax.fori_loop(0, turns, turn, first).best

@@ -81,6 +81,13 @@ class Numbers(NamedTuple):
     loop: Array  # (k,) of the face
 
 
+class Faces(NamedTuple):
+    """The faces of both sides (..., 2)."""
+
+    real: Array  # which there are
+    rounding: Array  # (..., 2, 3) what their areas are besides those of their corners
+
+
 class Around(NamedTuple):
     """All corners that a patch is a function of."""
 
@@ -89,10 +96,11 @@ class Around(NamedTuple):
     below: Array | None
 
 
-def around(hulls: Hulls, codes: Array) -> tuple[Numbers, Array]:
-    """Numbers of the corners of both sides (..., 2, ...) for codes (..., FEATURES), and which faces count (..., 2)."""
+def around(hulls: Hulls, codes: Array) -> tuple[Numbers, Faces]:
+    """Numbers of the corners of both sides (..., 2, ...) for codes (..., FEATURES), and their faces."""
     ids, faces = codes[..., 1:7].reshape(*codes.shape[:-1], 2, 3), codes[..., 7:9]
-    return Numbers(ids, corners_of(hulls, jnp.maximum(faces, 0))[0]), faces >= 0
+    face = jnp.maximum(faces, 0)
+    return Numbers(ids, corners_of(hulls, face)[0]), Faces(faces >= 0, jnp.asarray(hulls.rounding)[face])
 
 
 def corners_at(corners: Corners, numbers: Numbers) -> Around:
@@ -119,9 +127,9 @@ def places_at(corners: Corners, ids: Array) -> tuple[Array, Array | None]:
     return jnp.where(ground[..., None], place, of_hull), below
 
 
-def patch(at: Around, real: Array) -> Patch:
-    """The patch of one side; real: () whether a face counts. Loops repeat their last corner, which adds no area."""
+def patch(at: Around, face: Faces) -> Patch:
+    """The patch of one side. Loops repeat their last corner, which adds no area."""
     first, last = at.loop, jnp.roll(at.loop, -1, 0)
-    area = 0.5 * cross(first - at.loop[0], last - at.loop[0]).sum(0)
-    base = jnp.where(real, at.loop[-1], at.corners[0])
-    return Patch(at.corners, jnp.where(real, area, 0.0), base, at.below)
+    area = 0.5 * cross(first - at.loop[0], last - at.loop[0]).sum(0) + face.rounding.astype(at.loop.dtype)
+    base = jnp.where(face.real, at.loop[-1], at.corners[0])
+    return Patch(at.corners, jnp.where(face.real, area, 0.0), base, at.below)

@@ -20,9 +20,11 @@ from ukemi.collide.hulls.faces import corners_of, faces_at, four, normals
 from ukemi.collide.hulls.features import Features
 from ukemi.collide.hulls.support import Body, Joined
 from ukemi.collide.simplex import direction
+from ukemi.maths.ranking import places
 from ukemi.model.hulls import Hulls
 
 OPPOSED = 0.996  # cosine of the angle up to which faces lie on each other
+LOOKS = 0.5  # cosine of the angle up to which a cap may be what touches
 ALONG = 0.0888  # sine of that up to which an edge lies along a face
 MOST = 4
 
@@ -38,7 +40,7 @@ class Reached(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """A face, counterclockwise seen from outside, or an edge and back; (k, ...) with k static."""
+    """A face, clockwise seen from outside from its last corner on, or an edge and back; (k, ...) with k static."""
 
     corner: Array  # (k,) numbers
     place: Array  # (k, 3) in the world
@@ -46,7 +48,11 @@ class Loop(NamedTuple):
 
 
 class Polygon(NamedTuple):
-    """What is left of a subject after cuts: corners, and lines from each to the next."""
+    """What is left of a subject after cuts: corners, and lines from each to the next.
+
+    Which corner is the first decides which four stay, so the order is MuJoCo's: after a cut, of each edge the crossing
+    and then its end, so that corners move on by one.
+    """
 
     place: Array  # (k, 3)
     of: Array  # (k, 2) lines whose crossing a corner is; of the subject's own corners the second is -1
@@ -95,13 +101,16 @@ def manifold(
 
     if girth is not None:
         edge_a = edge_a._replace(place=edge_a.place + girth * sidewards(a.mat[:, 2], -up_b))
-    # what cuts, and what is cut: a's face by b's, or an edge by the other's face
-    clipper = jax.tree.map(lambda x, y: jnp.where(of_b, x, y), loop_a, loop_b)
-    subject = jax.tree.map(lambda x, y, z: jnp.where(of_a, x, jnp.where(of_b, y, z)), edge_a, edge_b, loop_a)
+    # what cuts, and what is cut: b's face by a's, or an edge by the other's face
+    clipper = jax.tree.map(lambda x, y: jnp.where(of_a, x, y), loop_b, loop_a)
+    subject = jax.tree.map(lambda x, y, z: jnp.where(of_a, x, jnp.where(of_b, y, z)), edge_a, edge_b, loop_b)
     used = opposed | of_a | of_b
-    # faces are cut along a's normal, which looks against what is cut by
-    left = cut(subject, clipper, jnp.where(of_a, -up_b, jnp.where(of_b, -up_a, up_a)))
-    height = dot(left.place - clipper.place[0], jnp.where(of_b, up_a, up_b))
+    up = jnp.where(of_a, up_b, up_a)
+    left = cut(subject, clipper, up)
+    # b's face stays where it is over a's, seen along its own normal
+    along = jnp.where(of_a | of_b, 1.0, -dot(up_a, up_b))
+    height = along * dot(left.place - clipper.place[0], up)
+    height = jnp.where(of_a | of_b | real_corners(left, clipper, up), height, jnp.inf)
     chosen, there = choose(left, height, of_a | of_b)
     found = jax.vmap(lambda k: describe(left.of[k], subject, clipper, of_a, of_b))(chosen)
     faces = jnp.stack([jnp.where(of_a, -1, face_a), jnp.where(of_b, -1, face_b)])
@@ -138,12 +147,12 @@ def reached(hulls: Hulls, body: Body, ids: Array, towards: Array) -> Reached:
 
 
 def caps(hulls: Hulls, body: Body, near: Reached, towards: Array) -> Reached:
-    """A cylinder's side of a search's end: the one of its two caps, as octagons, that looks `towards` (3,)."""
+    """A cylinder's side of a search's end: the one of its two caps, as polygons, that looks `towards` (3,)."""
     first = int(np.searchsorted(hulls.loops, np.flatnonzero(hulls.loop == hulls.first[DRUM])[0], "right")) - 1
     k = np.arange(len(near.real))
     faces = jnp.asarray(first + np.minimum(k, 1), jnp.int32)
     ups = normals(hulls, body, faces)
-    return near._replace(faces=faces, real=(k < 2) & (dot(ups, towards) > OPPOSED), normals=ups)
+    return near._replace(faces=faces, real=(k < 2) & (dot(ups, towards) > LOOKS), normals=ups)
 
 
 def placed(body: Body, corners: Joined | Array, ids: Array) -> Array:
@@ -186,8 +195,9 @@ def _first(good: Array, first: Array, second: Array) -> tuple[Array, Array]:
 
 
 def face_loop(hulls: Hulls, corners: Joined | Array, body: Body, face: Array) -> Loop:
-    """A face, counterclockwise seen from outside."""
+    """A face, clockwise seen from outside."""
     loop, count = corners_of(hulls, face)
+    loop = loop[jnp.maximum(count - 1 - np.arange(hulls.longest), 0)]
     return Loop(loop, placed(body, corners, loop), count)
 
 
@@ -227,24 +237,49 @@ def halved(left: Polygon, p: Array, side: Array, name: Array) -> Polygon:
     slope = dot(there - here, side)
     t = jnp.where(slope == 0, -1.0, -height / jnp.where(slope == 0, 1.0, slope))
     crosses = (inside != ends) & (t >= 0) & (t <= 1) & (k < left.count)
-    kept = inside & (k < left.count)
-    # of each edge: its start if that is inside, then the crossing if there is one
+    kept = ends & (k < left.count)
+    # of each edge: the crossing if there is one, then its end if that is inside
     total = jnp.cumsum(crosses.astype(jnp.int32) + kept)
     edge = jnp.minimum(jnp.searchsorted(total, k + 1), len(k) - 1)
     own = k - jnp.where(edge > 0, total[edge - 1], 0)
-    new = crosses[edge] & (own == kept[edge])
+    new = crosses[edge] & (own == 0)
     crossing = here[edge] + t[edge][:, None] * (there[edge] - here[edge])
     of_new = jnp.stack([left.line[edge], jnp.full(len(k), name)], -1)
+    end = after[edge]
     return Polygon(
-        place=jnp.where(new[:, None], crossing, here[edge]),
-        of=jnp.where(new[:, None], of_new, left.of[edge]),
-        line=jnp.where(new & inside[edge], name, left.line[edge]),
+        place=jnp.where(new[:, None], crossing, here[end]),
+        of=jnp.where(new[:, None], of_new, left.of[end]),
+        line=jnp.where(new, jnp.where(inside[edge], name, left.line[edge]), left.line[end]),
         count=total[-1].astype(jnp.int32),
     )
 
 
+def where_cuts_meet(of: Array, count: Array) -> Array:
+    """The corner (...) of a clipper with `count` where two of its edges, cuts `of` (..., 2), meet.
+
+    Where the later edge starts, or the first corner if that edge is the last one.
+    """
+    e, f = of.min(-1) - CUT, of.max(-1) - CUT
+    return jnp.where((e == 0) & (f == count - 1) & (count > 2), 0, f)
+
+
+def real_corners(left: Polygon, clipper: Loop, up: Array) -> Array:
+    """Which corners (k,) are no crossings of two cuts away from the clipper's own corners.
+
+    Corners in line are off it by rounding, so that edges further on cut a little off, anywhere along the line.
+    """
+    corner = jnp.clip(where_cuts_meet(left.of, clipper.count), 0, len(clipper.corner) - 1)
+    gap = left.place - clipper.place[corner]
+    gap = gap - dot(gap, up)[:, None] * up
+    span = clipper.place - clipper.place[0]
+    return (left.of < CUT).any(-1) | (dot(gap, gap) <= 1e-8 * dot(span, span).max())
+
+
 def choose(left: Polygon, height: Array, of_edge: Array) -> tuple[Array, Array]:
-    """Which corners (4,) of what is left become contacts, and which of these there are (4,): those of no height."""
+    """Which corners (4,) of what is left become contacts, and which of these there are (4,): those of no height.
+
+    Of a face those above the other one are left out first, then four are chosen.
+    """
     # of an edge the two ends that are furthest apart
     few = left.place[:8]
     gap = few[:, None] - few[None]
@@ -253,9 +288,12 @@ def choose(left: Polygon, height: Array, of_edge: Array) -> tuple[Array, Array]:
     far = jnp.argmax(square).astype(jnp.int32)
     ends = jnp.stack([far // 8, far % 8, far % 8, far % 8])
     every = jnp.arange(MOST, dtype=jnp.int32)
-    several = lax.cond(left.count > MOST, lambda: four(left.place, left.count), lambda: every)
-    pick = jnp.where(of_edge & (left.count > 2), ends, several)
-    there = every < jnp.where(of_edge, jnp.minimum(left.count, 2), left.count)
+    below = (height <= 0) & (jnp.arange(len(height)) < left.count)
+    order, count = places(below, len(below)), below.sum().astype(jnp.int32)
+    several = order[lax.cond(count > MOST, lambda: four(left.place[order], count, count), lambda: every)]
+    whole = jnp.where(left.count > 2, ends, every)
+    pick = jnp.where(of_edge, whole, several)
+    there = every < jnp.where(of_edge, jnp.minimum(left.count, 2), count)
     return pick, there & (height[pick] <= 0)
 
 
@@ -267,16 +305,14 @@ def describe(of: Array, subject: Loop, clipper: Loop, of_a: Array, of_b: Array) 
     first, second = of[0], of[1]
     plain = second < 0
     crossing = ~plain & (first < CUT)
-    # two cuts meet at a corner of the clipper: where the later edge starts, or at the first corner if it is the last
-    e, f = jnp.minimum(first, second) - CUT, jnp.maximum(first, second) - CUT
-    corner = jnp.where((e == 0) & (f == clipper.count - 1) & (clipper.count > 2), 0, f)
+    corner = where_cuts_meet(of, clipper.count)
     of_c = edge(clipper, jnp.where(crossing, second - CUT, jnp.where(plain, 0, corner)), crossing)
     of_s = edge(subject, jnp.where(first < CUT, first, 0), crossing)
-    faces = jnp.where(plain, features.FACES_AT_A, jnp.where(crossing, features.FACES_AT_EDGES, features.FACES_AT_B))
+    faces = jnp.where(plain, features.FACES_AT_B, jnp.where(crossing, features.FACES_AT_EDGES, features.FACES_AT_A))
     on_a = jnp.where(plain, features.POINT_ON_A, features.EDGE_OFF_A)
     on_b = jnp.where(plain, features.POINT_ON_B, features.EDGE_OFF_B)
     case = jnp.where(of_a, on_b, jnp.where(of_b, on_a, faces))
-    return Features(case, jnp.where(of_b, of_c, of_s), jnp.where(of_b, of_s, of_c), jnp.full(2, -1))
+    return Features(case, jnp.where(of_a, of_s, of_c), jnp.where(of_a, of_c, of_s), jnp.full(2, -1))
 
 
 def edge(loop: Loop, k: Array, whole: Array) -> Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.collide.hulls.features import Around, Corners, Patch, around, corners_at
+from ukemi.collide.hulls.features import Around, Corners, Faces, Patch, around, corners_at
 from ukemi.collide.hulls.features import patch as patch_of
 from ukemi.collide.hulls.touching import families, settled, within
 from ukemi.collide.shapes import Hit, Shape, sides
@@ -85,30 +85,30 @@ def each(layout: PairLayout, family: Family, shapes: Shape, contacts, own: Array
 
 def bend(types: list[tuple[str, str]], hulls: Hulls, corners: Corners, along: Corners, touch: Touch) -> Array:
     """Changes (n, 7) of distance, point and frame (its rotation) as all corners move along."""
-    numbers, real = around(hulls, touch.codes)
+    numbers, faces = around(hulls, touch.codes)
 
-    def one(touch: Touch, real: Array, at: Around, move: Around) -> Array:
-        now, change = jax.jvp(partial(_at_corners, types, touch, real), (at,), (move,))
+    def one(touch: Touch, face: Faces, at: Around, move: Around) -> Array:
+        now, change = jax.jvp(partial(_at_corners, types, touch, face), (at,), (move,))
         return jnp.concatenate([change.distance, change.point[0], spin(now.frame[0], change.frame[0])])
 
     at, move = jax.jvp(lambda x: corners_at(x, numbers), (corners,), (along,))
-    return jax.vmap(one)(touch, real, at, move)
+    return jax.vmap(one)(touch, faces, at, move)
 
 
 def unbend(types: list[tuple[str, str]], hulls: Hulls, corners: Corners, touch: Touch, on: Array) -> Corners:
     """What `on` (n, 7), its rotation in the frame's own axes, pulls on all corners."""
-    numbers, real = around(hulls, touch.codes)
+    numbers, faces = around(hulls, touch.codes)
 
-    def one(touch: Touch, real: Array, at: Around, on: Array) -> Around:
-        now, back = jax.vjp(partial(_at_corners, types, touch, real), at)
+    def one(touch: Touch, face: Faces, at: Around, on: Array) -> Around:
+        now, back = jax.vjp(partial(_at_corners, types, touch, face), at)
         return back(Hit(on[:1], on[None, 1:4], pulled_frame(now.frame, on[None, 4:])))[0]
 
     at, back = jax.vjp(lambda x: corners_at(x, numbers), corners)
-    return back(jax.vmap(one)(touch, real, at, on))[0]
+    return back(jax.vmap(one)(touch, faces, at, on))[0]
 
 
-def _at_corners(types: list[tuple[str, str]], touch: Touch, real: Array, at: Around) -> Hit:
-    patch = jax.vmap(patch_of)(at, real)
+def _at_corners(types: list[tuple[str, str]], touch: Touch, face: Faces, at: Around) -> Hit:
+    patch = jax.vmap(patch_of)(at, face)
     return settled(types, touch.kind, touch.codes[0], patch, touch.normal, touch.a, touch.b)
 
 

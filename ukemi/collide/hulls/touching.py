@@ -233,7 +233,7 @@ def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, other: Body, reach
     first = jnp.argmax(loop == lowest)
     loop = loop[(first + np.arange(hulls.longest)) % count]
     every = jnp.minimum(np.arange(4, dtype=np.int32), count - 1)
-    chosen = lax.cond(count > 4, lambda: four(places(known.corners, other, loop), count), lambda: every)
+    chosen = lax.cond(count > 4, lambda: four(places(known.corners, other, loop), count, 1), lambda: every)
     corner = loop[chosen]
     above = dot(rotate(b.mat, places(known.corners, other, corner)), normal)
     near = (above + dot(b.pos - a.pos, normal) < reach) & (above < 0)
