@@ -1,5 +1,6 @@
 """Which contacts there are: bounding capsules, then the pair functions, then the nearest contact points."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -61,6 +62,11 @@ class Contacts(NamedTuple):
     def names(self) -> Array:
         """A number (nc,) for each contact point, by which another step knows it; −1 where there is none."""
         return jnp.where(self.active, self.pair * NAMES + self.which % NAMES, -1).astype(jnp.int32)
+
+    def rowwise(self, change: Callable[[Array], Array]) -> "Contacts":
+        """The same with all arrays that lead with contacts changed."""
+        flags = {"overflow": self.overflow, "failed": self.failed}
+        return jax.tree.map(change, self._replace(**dict.fromkeys(flags)))._replace(**flags)
 
 
 def unsound(contacts: Contacts) -> dict[Status, Array]:

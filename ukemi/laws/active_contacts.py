@@ -1,6 +1,7 @@
 """Work on as few contact slots as hold the active contacts, which come first: a step costs what its contacts cost."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +22,6 @@ def fewer_slots(full: int) -> list[int]:
     return [n for n in SLOTS if 3 * n <= full]
 
 
-def _rowwise(contacts):
-    """Contacts whose arrays all lead with them."""
-    none = jnp.zeros_like(contacts.active)
-    return contacts._replace(overflow=none, failed=none)
-
-
 def with_slots(function, kinds: RowKinds):
     """`function(kinds, scene, *more)` for as many contact slots as needed, as a function of (scene, *more).
 
@@ -35,11 +30,9 @@ def with_slots(function, kinds: RowKinds):
 
     def of(slots: int):
         def run(scene, *more):
-            contacts = scene.frame.contacts
-            near = _rowwise(contacts)
-            near, *more = jax.tree.map(lambda x: x[:slots], (near, *more))
+            near = scene.frame.contacts.rowwise(lambda x: x[:slots])
             scene = scene._replace(frame=scene.frame._replace(contacts=near))
-            return function(dataclasses.replace(kinds, contacts=slots), scene, *more)
+            return function(dataclasses.replace(kinds, contacts=slots), scene, *jax.tree.map(lambda x: x[:slots], more))
 
         return run
 
@@ -67,13 +60,13 @@ def in_chunks(function, kinds: RowKinds):
     def by_chunks(scene, *more):
         few = dataclasses.replace(kinds, contacts=CHUNK)
         contacts = scene.frame.contacts
-        near = _rowwise(contacts)
 
         def part(k):
             # the last chunk starts early enough to fit; what the one before it has seen is not active, and zero
             start = jnp.minimum(k * CHUNK, n - CHUNK)
             fresh = start + np.arange(CHUNK) >= k * CHUNK
-            own, *rest = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, CHUNK), (near, *more))
+            cut = partial(lax.dynamic_slice_in_dim, start_index=start, slice_size=CHUNK)
+            own, rest = contacts.rowwise(cut), jax.tree.map(cut, more)
             own = own._replace(active=own.active & fresh)
             scene_of = scene._replace(frame=scene.frame._replace(contacts=own))
             return start, fresh, function(few, scene_of, *rows_where(fresh, rest))

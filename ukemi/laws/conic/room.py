@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ukemi.collide.detect import Contacts
 from ukemi.laws.active_contacts import fewer_slots
 from ukemi.laws.conic.cones import Cones, Layout
 from ukemi.laws.conic.marks import Marks
@@ -55,14 +54,7 @@ def _small(here: Here, room: int) -> Here:
     model = here.model
     layout = dataclasses.replace(model.pairs.layout, capacity=room)
     model = eqx.tree_at(lambda m: m.pairs, model, dataclasses.replace(model.pairs, layout=layout))
-    return here._replace(model=model, contacts=_rowwise(here.contacts, lambda x: x[:room]))
-
-
-def _rowwise(contacts: Contacts, change) -> Contacts:
-    """Contacts whose arrays, which all lead with them, are changed."""
-    flags = {"overflow": contacts.overflow, "failed": contacts.failed}
-    rows = contacts._replace(**dict.fromkeys(flags))
-    return jax.tree.map(change, rows)._replace(**flags)
+    return here._replace(model=model, contacts=here.contacts.rowwise(lambda x: x[:room]))
 
 
 def _widened(found: Solution, more: int, small: Layout, full: Layout) -> Solution:
@@ -77,7 +69,7 @@ def _widened(found: Solution, more: int, small: Layout, full: Layout) -> Solutio
     y, psi, u = (longer(rubs, one)(x) for x, one in zip(cones[2:], (0.0, 1.0, 0.0), strict=True))
     no = longer(heads, False)
     known = Known(
-        _rowwise(known.contacts, longer(more, 0)),
+        known.contacts.rowwise(longer(more, 0)),
         Marks(*(longer(more, value)(x) for value, x in zip((-1, 0.0, False), known.marks, strict=True))),
         longer(more, -1)(known.origin),
         (no(known.on[0]), longer(rubs, False)(known.on[1])),
