@@ -1,5 +1,6 @@
 """`uk.linearize` and reverse mode against AD of the residual and differences, which share no code with them."""
 
+import dataclasses
 from functools import partial
 
 import equinox as eqx
@@ -16,6 +17,8 @@ from ukemi.mechanics.kinematics import integrate
 from ukemi.model.records import as_input
 from ukemi.model.tree import FREE
 from ukemi.simulate.linearization import leaf, replace_leaves
+
+TIGHT = uk.Soft(solver="Newton", iterations=100, tolerance=1e-14)
 
 EVERYTHING = """
 <mujoco>
@@ -165,6 +168,24 @@ def test_more_contacts_than_are_worked_on_at_a_time(method):
     state = uk.initial_state(model, v=jnp.asarray([0.3, -0.1, -0.02, 0.01, -0.02, 0.05]))
     assert uk.contacts(model, state).active.sum() == 36
     assert_agrees(model, method, state, None)
+
+
+def test_contacts_that_adhere_pull_once_where_chunks_overlap():
+    """A plate on 9 feet, of 10 slots: what the second chunk of 8 has seen before pulled again in derivatives."""
+    feet = "".join(f'<geom size=".02" pos="{i / 10} {j / 10} -.05"/>' for i in range(3) for j in range(3))
+    plate = f'<body pos="0 0 .0705"><freejoint/><geom type="box" size=".2 .2 .02" pos=".1 .1 0"/>{feet}</body>'
+    ground = '<geom type="plane" size="9 9 1" contype="1"/>'
+    sticky = '<default><geom contype="0" conaffinity="1" adhesion="2" gap=".01"/></default>'
+    model = uk.load(f"<mujoco>{sticky}<worldbody>{ground}{plate}</worldbody></mujoco>", contacts=10)
+    start = uk.initial_state(model, q=[0, 0, 0.0705, 1, 0.003, 0.002, 0])
+    assert uk.contacts(model, start).active.sum() == 9
+    run = jax.jit(lambda v: uk.step(model, dataclasses.replace(start, v=v), None, TIGHT).v)
+    slope = jax.jit(lambda: uk.linearize(model, start, None, TIGHT).A[model.nv :, model.nv :])()
+    h, ways = 1e-5, np.eye(model.nv)
+    found = np.stack([(run(h * e) - run(-h * e)) / (2 * h) for e in ways], 1)
+    np.testing.assert_allclose(slope, found, atol=1e-7)
+    turn = jax.jit(lambda: uk.linearize(model, start, None, TIGHT).A[model.nv :, :2])()
+    np.testing.assert_allclose(turn, 0, atol=1e-9)  # nothing knows where on the plane it stands
 
 
 @pytest.mark.slow

@@ -33,7 +33,8 @@ def adhesion_at(model: Model, contacts: Contacts) -> Array:
     """Force (n,) by which contacts pull, those within their gap included [N]."""
     if not model.pairs.layout.adheres:
         return jnp.zeros_like(contacts.distance)
-    return jnp.where(_near(model, contacts), adhesion_of_pairs(model, contacts.pair), 0.0)
+    acting = contacts.active & _near(model, contacts)
+    return jnp.where(acting, adhesion_of_pairs(model, contacts.pair), 0.0)
 
 
 def pull_of_contacts(model: Model, kin: Kinematics, contacts: Contacts, ahead: Array | None = None) -> Array:
