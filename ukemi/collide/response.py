@@ -16,7 +16,7 @@ from jax import Array, lax
 
 from ukemi.collide.hulls import response as polytopes
 from ukemi.collide.hulls.features import Corners, all_corners
-from ukemi.collide.primitives import POLYTOPES, chunk_in, families, family_function, kind_in, points_in
+from ukemi.collide.primitives import POLYTOPES, chunk_in, families, family_function, is_general, kind_in, points_in
 from ukemi.collide.shapes import Hit, Shape, cut, parameter_count, parameters, sides
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, is_zero, unmoved
@@ -178,7 +178,7 @@ def _fill(
     def some(i, G):
         pair, real = turns(i)
         (a, b), kind = sides(shapes, jnp.asarray(layout.geoms)[pair]), kind_in(layout, family, pair)
-        new = jax.vmap(respond)(_first_contacts(contacts, pair), kind, a, b, reach[pair])
+        new = jax.vmap(respond)(_first_contacts(layout, family, contacts, pair), kind, a, b, reach[pair])
         new = jnp.pad(new.reshape(chunk * points, 7, -1), ((0, 0), (0, 0), (blank, 0)))
         same = (contacts.pair[:, None] == pair) & real & contacts.active[:, None]
         row = jnp.argmax(same, -1) * points + contacts.which
@@ -271,7 +271,7 @@ def _add_pulls(
         mine = (contacts.pair == pair[:, None]) & real[:, None] & own
         mine = mine[:, None] & (contacts.which == np.arange(points)[:, None])
         on = mix(mine.reshape(chunk * points, -1).astype(rows.dtype), rows).reshape(chunk, points, 7)
-        pulled = jax.vmap(pull_one)(_first_contacts(contacts, pair), kind, a, b, reach[pair], on)
+        pulled = jax.vmap(pull_one)(_first_contacts(layout, family, contacts, pair), kind, a, b, reach[pair], on)
         pulled = spatial.materialize(jnp.where(real[:, None, None], pulled, 0.0).reshape(2 * chunk, width))
         owner = geoms.reshape(-1) == np.arange(len(total))[:, None]
         return total + mix(owner.astype(rows.dtype), pulled)
@@ -311,16 +311,18 @@ def _in_turn(layout: PairLayout, family: list[int], contacts, own: Array):
     return used.sum(), turns
 
 
-def _first_contacts(contacts, pair: Array) -> Hit:
-    """First contacts (n, ...) of pairs (n,)."""
+def _first_contacts(layout: PairLayout, family: list[int], contacts, pair: Array) -> Hit | None:
+    """First contacts (n, ...) of pairs (n,) of a family, if that spares a search."""
+    if not is_general(layout.groups[family[0]].types):
+        return None
     own = (contacts.pair == pair[:, None]) & (contacts.which == 0) & contacts.active
     return Hit(*(mix(own, x) for x in (contacts.distance, contacts.point, contacts.frame)))
 
 
-def _of_known(derive, layout: PairLayout, family: list[int], first: Hit, kind: Array, a: Shape, b: Shape, *more):
+def _of_known(derive, layout: PairLayout, family: list[int], first: Hit | None, kind: Array, a, b, *more):
     """What `derive` makes of a pair's function, which need not search where its first contact is known."""
     function, recall = family_function(layout, family)
-    known = {"known": recall(a, b, first, kind)} if recall else {}
+    known = {"known": recall(a, b, first, kind)} if recall and first else {}
     return derive(partial(function, kind=kind, **known), a, b, *more)
 
 

@@ -67,11 +67,14 @@ def four(place: Array, count: Array, turns: Array | int) -> Array:
     grows, and after each of its steps so do the two between.
     """
 
+    def area(marks: Array) -> Array:
+        p, q, r, s = place[marks]
+        x = cross(r - p, s - q)
+        return dot(x, x)
+
     def step(at: _Marks, k: int) -> _Marks:
         new = (at.now + np.eye(4, dtype=np.int32)[k]) % count
-        p, q, r, s = place[new]
-        x = cross(r - p, s - q)
-        value = dot(x, x)
+        value = area(new)
         return _Marks(new, new, value, value > at.most)
 
     def go(at: _Marks, k: int, after: tuple[int, ...] = ()) -> _Marks:
@@ -95,7 +98,5 @@ def four(place: Array, count: Array, turns: Array | int) -> Array:
         return at._replace(now=jnp.stack([a, b, c, d]))
 
     start = jnp.arange(4, dtype=jnp.int32)
-    p, q, r, s = place[:4]
-    x = cross(r - p, s - q)
-    first = _Marks(start, start, dot(x, x), jnp.array(True))
+    first = _Marks(start, start, area(start), jnp.array(True))
     return lax.fori_loop(0, turns, turn, first).best
