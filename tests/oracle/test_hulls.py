@@ -10,6 +10,7 @@ import pytest
 
 import ukemi as uk
 from tests.scenes import hulls as scenes
+from tests.scenes.exact import off_surface, solid
 from ukemi.collide.hulls.search import search
 from ukemi.collide.hulls.support import Body
 from ukemi.files import hulls
@@ -237,3 +238,28 @@ def test_meshes_on_a_plane_step_as_mujoco():
         seen, few = seen + d.ncon, few + (sum(c.geom[1] == 2 for c in d.contact) < 3)
         np.testing.assert_allclose(after.v, d.qvel, atol=1e-9 * np.abs(d.qvel).max())
     assert seen > 120 and few > 10
+
+
+def test_single_contacts_of_parallel_edges_are_beside_both():
+    """An edge beside a shorter one or over a small face, whose ends are beyond it: where there is one contact, as at a
+    distance, it is where they are beside each other, and both its ends are on the surfaces.
+    """
+    wedge = np.array([(x, y, z) for x in (-0.5, 0.5) for y, z in ((0, 0), (-0.1, 0.2), (0.1, 0.2))])
+    assets = {"wedge": wedge, "ridge": wedge * [0.2, 1, -1], "block": scenes.CUBE - [0, 0, 0.08]}
+    geom = '<geom type="mesh" mesh="{}" margin="0.02" gap="0.02" pos="{} 0 0"/>'
+    m = mujoco.MjModel.from_xml_string(
+        f"""<mujoco><asset>{"".join(scenes.asset(*x) for x in assets.items())}</asset><worldbody>
+        {geom.format("ridge", 0)}{geom.format("block", 5)}
+        <body><freejoint/>{geom.format("wedge", 0)}</body></worldbody></mujoco>"""
+    )
+    d, model, rng = mujoco.MjData(m), uk.load(m), np.random.default_rng(0)
+    for k in range(60):
+        below, yaw = k % 2, (k % 2) * rng.uniform(-0.5, 0.5)
+        x, y, z = rng.uniform(-0.35, 0.35), rng.uniform(-0.004, 0.004), rng.uniform(0.002, 0.015)
+        d.qpos[:] = 5 * below + x, y, z, np.cos(yaw / 2), 0, 0, np.sin(yaw / 2)
+        mujoco.mj_kinematics(m, d)
+        mine = scenes.contacts(model, d.qpos.copy())
+        assert mine.active.sum() == 1
+        ends = mine.point[0] + 0.5 * mine.distance[0] * np.array([[-1], [1]]) * mine.frame[0, 0]
+        for g, end in zip((below, 2), ends):
+            assert off_surface(solid(m, g, d.geom_xpos[g], d.geom_xmat[g]), end) < 1e-9

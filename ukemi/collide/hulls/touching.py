@@ -191,27 +191,76 @@ def beside_curved(found: Nearest) -> Features:
 
 
 def single(corners: Joined | Array, a: Body, b: Body, found: Nearest) -> Features:
-    """The case of the simplex that a search ended with."""
+    """The case of the simplex that a search ended with.
+
+    Of an edge that lies along a face or an edge, the end that weighs most stands for it; where that is beyond the
+    other's corners, the place where the edge leaves them, or the other's own end.
+    """
     (ids_a, count_a), (ids_b, count_b) = distinct(found.a), distinct(found.b)
     place_a, place_b = places(corners, a, ids_a), places(corners, b, ids_b)
     up_a, up_b = _area(place_a, a.mat, found.normal), _area(place_b, b.mat, -found.normal)
-    heavy = jnp.argmax(found.weight)
     on_a = (count_a == 3) & ((count_b < 3) | (jnp.abs(up_a) >= jnp.abs(up_b)))
     on_b = (count_b == 3) & ~on_a
     edges = (count_a == 2) & (count_b == 2)
     case = jnp.where(edges, features.EDGES, features.NEAREST)
     case = jnp.where(on_a, features.POINT_ON_A, jnp.where(on_b, features.POINT_ON_B, case))
-    # edges side by side: the end of one that is beside the other
-    along = jnp.stack([rotate(a.mat, place_a[1] - place_a[0]), rotate(b.mat, place_b[1] - place_b[0])])
-    side = cross(along[0], along[1])
-    parallel = edges & (dot(side, side) <= 1e-14 * dot(along[0], along[0]) * dot(along[1], along[1]))
-    case = jnp.where(parallel, features.NEAREST, case)
     turned_a = jnp.where(up_a < 0, ids_a[np.array([0, 2, 1])], ids_a)
     turned_b = jnp.where(up_b < 0, ids_b[np.array([0, 2, 1])], ids_b)
+    heavy = jnp.argmax(found.weight)
     point_a, point_b = jnp.stack([found.a[heavy]] * 3), jnp.stack([found.b[heavy]] * 3)
-    out_a = jnp.where(on_a, turned_a, jnp.where(on_b | parallel, point_a, ids_a))
-    out_b = jnp.where(on_b, turned_b, jnp.where(on_a, point_b, ids_b))
+
+    def world(body: Body, ids: Array) -> Array:
+        return body.pos + rotate(body.mat, places(corners, body, ids))
+
+    # the side with a face, or the first one of two edges, and the other
+    face = jnp.where(on_a, world(a, turned_a), world(b, turned_b))
+    edge, ends = jnp.where(on_a, world(b, found.b), world(a, found.a)), jnp.where(on_a, count_b, count_a) == 2
+    leaves, k = beyond(face, edge[heavy], found.weight @ edge, found.normal)
+    leaves = leaves & ends & (on_a | on_b)
+    case = jnp.where(leaves, jnp.where(on_a, features.EDGE_OFF_A, features.EDGE_OFF_B), case)
+    turn = jnp.where(leaves, (k + np.arange(3)) % 3, np.arange(3))
+    turned_a, turned_b = turned_a[turn], turned_b[turn]
+    point_a, point_b = jnp.where(leaves, ids_a, point_a), jnp.where(leaves, ids_b, point_b)
+
+    along = jnp.stack([rotate(a.mat, place_a[1] - place_a[0]), rotate(b.mat, place_b[1] - place_b[0])])
+    across = cross(along[0], along[1])
+    parallel = edges & (dot(across, across) <= 1e-14 * dot(along[0], along[0]) * dot(along[1], along[1]))
+    case = jnp.where(parallel, features.NEAREST, case)
+    end_of_a, at = inner_end(world(a, ids_a)[:2], world(b, ids_b)[:2], (ids_a == found.a[heavy]).argmax())
+    lone_a, lone_b = parallel & end_of_a, parallel & ~end_of_a
+
+    out_a = jnp.where(on_a, turned_a, jnp.where(on_b, point_a, jnp.where(lone_a, ids_a[at], ids_a)))
+    out_b = jnp.where(on_b, turned_b, jnp.where(on_a, point_b, jnp.where(lone_b, ids_b[at], ids_b)))
     return Features(case.astype(jnp.int32), out_a, out_b, jnp.full(2, -1, jnp.int32))
+
+
+def beyond(face: Array, end: Array, within: Array, up: Array) -> tuple[Array, Array]:
+    """Whether an `end` (3,) is outside of a triangle (3, 3), seen along `up` (3,), and the first of the two corners
+    between which one leaves it on the way there from `within` (3,).
+    """
+    middle = face.mean(0)
+    outward = cross(jnp.roll(face, -1, 0) - face, up)
+    outward = outward * jnp.where(dot(face - middle, outward) < 0, -1.0, 1.0)[:, None]
+    far, near = dot(end - face, outward), dot(within - face, outward)
+    out = far > jnp.maximum(near, 0.0)
+    leaves_at = jnp.where(out, -near / jnp.where(out, far - near, 1.0), jnp.inf)
+    return out.any(), jnp.argmin(leaves_at)
+
+
+def inner_end(a: Array, b: Array, heavy: Array) -> tuple[Array, Array]:
+    """An end of two parallel edges (2, 3) that is beside the other one: whether one of a's, and which () of the two.
+
+    The heavy end of a if that is one, else the one that is furthest from the other's ends.
+    """
+    def inside(ends: Array, of: Array) -> Array:
+        along = of[1] - of[0]
+        t = dot(ends - of[0], along) / dot(along, along)
+        return jnp.minimum(t, 1 - t)
+
+    depth = jnp.concatenate([inside(a, b), inside(b, a)])
+    depth = jnp.where((jnp.arange(4) == heavy) & (depth >= 0), jnp.inf, depth)
+    best = jnp.argmax(depth)
+    return best < 2, best % 2
 
 
 def _area(place: Array, mat: Array, n: Array) -> Array:
