@@ -59,18 +59,27 @@ def factored(A: Array) -> Callable[[Array], Array]:
 
 
 def factored_as_it_stands(A: Array) -> Callable[[Array], Array]:
-    """The same without pivoting, which is a third of the time, of A whose symmetric part is positive definite."""
+    """The same by A⁻¹ without pivoting, which is a fifth of the time, of A whose symmetric part is positive definite.
+
+    What A⁻¹ leaves of b, which is more than factors do, is solved for once more.
+    """
     if not 0 < len(A) <= SMALL:
         return factored(A)
     rows = np.arange(len(A))
 
-    def pivot(k, T):
-        factor = jnp.where(rows > k, T[:, k] / T[k, k], 0.0)
-        return T - factor[:, None] * T[k]
+    def pivot(k, T):  # of Gauss and Jordan, in place: column k of A gives way to that of A⁻¹
+        own = rows == k
+        row = jnp.where(own, 1.0, T[k]) / T[k, k]
+        column = jnp.where(own, 0.0, T[:, k])
+        return jnp.where(own[:, None], row, jnp.where(own, 0.0, T) - column[:, None] * row)
 
-    T = lax.fori_loop(0, len(A), pivot, jnp.concatenate([A, jnp.eye(len(A), dtype=A.dtype)], -1))
-    U_inverse, L_inverse = _inverse_of_upper(T[:, : len(A)]), T[:, len(A) :]
-    return lambda b: U_inverse @ (L_inverse @ b)
+    inverse = lax.fori_loop(0, len(A), pivot, A)
+
+    def solved(b: Array) -> Array:
+        x = inverse @ b
+        return x + inverse @ (b - A @ x)
+
+    return solved
 
 
 def _eliminated(A: Array) -> tuple[Array, Array]:

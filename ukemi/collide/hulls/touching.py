@@ -252,6 +252,7 @@ def inner_end(a: Array, b: Array, heavy: Array) -> tuple[Array, Array]:
 
     The heavy end of a if that is one, else the one that is furthest from the other's ends.
     """
+
     def inside(ends: Array, of: Array) -> Array:
         along = of[1] - of[0]
         t = dot(ends - of[0], along) / dot(along, along)

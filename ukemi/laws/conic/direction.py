@@ -1,5 +1,7 @@
 """Where the search goes from a point: predictor, then corrector (Dojo, eqs. 51–54)."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
@@ -8,7 +10,7 @@ from ukemi.laws.conic import cones, newton
 from ukemi.laws.conic.balance import impulses
 from ukemi.laws.conic.cones import Products
 from ukemi.laws.conic.progress import Bent, Found, Progress, Task, Way
-from ukemi.laws.conic.unknowns import Point
+from ukemi.laws.conic.unknowns import Imbalance, Point
 from ukemi.mechanics.articulated import Articulated
 
 INSIDE = 0.99  # τ: share of the way to a cone's boundary that a step may go
@@ -19,30 +21,54 @@ FLOOR = 0.1  # of products [J], relative to the square of what is left of the ba
 
 def direction(task: Task, found: Found, now: Progress, bent: Bent, distance: Array) -> Way:
     """The change of the variables, how far it may go, and its excess over κ; distance: of products from κ."""
-    point, known, wants, head, off, slopes, M = found[:7]
-    heads, rubs = known.on
-    aims = Products(*wants.aims, jnp.zeros_like(off.products.rest))
-    made = Products(
-        *(
-            jnp.where(on, x + aim, 0.0)
-            for on, x, aim in zip((heads, rubs, rubs[:, None]), off.products, aims, strict=True)
-        )
+    off, (heads, rubs), step = found.off, found.known.on, _newton(task, found, bent)
+    short = (now.last < SHORT) & ~now.fresh
+    # once κ was the target it stays so, but where the cones' walls are in the way
+    arrived = ~now.fresh & (now.excess == 0) & ~(short & (distance > ASIDE))
+    none = jax.tree.map(jnp.zeros_like, off.products)
+    excess, second = lax.cond(
+        arrived, lambda: (jnp.zeros_like(now.excess), none), lambda: _ahead(task, found, now, step, short)
     )
+
+    def towards(second: Products) -> tuple[Point, Array]:
+        heads_off = off.products.heads - excess * task.duration + second.heads
+        first, rest = off.products.first - excess + second.first, off.products.rest + second.rest
+        parts = jnp.where(heads, heads_off, 0.0), jnp.where(rubs, first, 0.0), jnp.where(rubs[:, None], rest, 0.0)
+        change, d_head = step(off._replace(products=Products(*parts)))
+        return change, _reach(found, change, d_head, INSIDE)
+
+    change, alpha = towards(second)
+
+    def without_second():  # the corrector led out of the cone
+        plain, farther = towards(none)
+        return jax.tree.map(lambda x, y: jnp.where(farther > alpha, y, x), (change, alpha), (plain, farther))
+
+    corrected = (excess > 0) & ~short
+    change, alpha = lax.cond(corrected & (alpha < SHORT), without_second, lambda: (change, alpha))
+    return Way(change, alpha, excess)
+
+
+def _newton(task: Task, found: Found, bent: Bent) -> Callable[[Imbalance], tuple[Point, Array]]:
+    """Newton's step from a point, as a function of what is off."""
+    point, known, wants, head, _, slopes, M = found[:7]
     f = impulses(task.layout, task.kinds, point, wants.mu, known.on)[: task.kinds.scalar]
     bend = task.mechanics.bending(task.here, task.kinds, point.v, task.duration, f)
     slopes = slopes._replace(slip=slopes.slip + bent.slip)
     if not isinstance(M, Articulated):  # which knows all that there is
         M = (M if bend is None else M - bend) + bent.force
-    step = newton.solver(newton.system(task.layout, point.cones, head, wants, known.on, M, slopes))
+    return newton.solver(newton.system(task.layout, point.cones, head, wants, known.on, M, slopes))
 
-    def towards(excess: Array, second: Products) -> tuple[Point, Array]:
-        heads_off = off.products.heads - excess * task.duration + second.heads
-        first, rest = off.products.first - excess + second.first, off.products.rest + second.rest
-        parts = jnp.where(heads, heads_off, 0.0), jnp.where(rubs, first, 0.0), jnp.where(rubs[:, None], rest, 0.0)
-        return step(off._replace(products=Products(*parts)))
 
-    def reach(change: Point, d_head: Array, tau: float) -> Array:
-        return cones.longest_step(point.cones, head, change.cones, d_head, known.on, tau)
+def _reach(found: Found, change: Point, d_head: Array, tau: float) -> Array:
+    return cones.longest_step(found.point.cones, found.head, change.cones, d_head, found.known.on, tau)
+
+
+def _ahead(task: Task, found: Found, now: Progress, step: Callable, short: Array) -> tuple[Array, Products]:
+    """The predictor: the excess to aim at, and what the step that aims at κ at once leaves of the products."""
+    cones_now, head, off, (heads, rubs) = found.point.cones, found.head, found.off, found.known.on
+    aims = Products(*found.asked.aims, jnp.zeros_like(off.products.rest))
+    masks = heads, rubs, rubs[:, None]
+    made = Products(*(jnp.where(on, x + aim, 0.0) for on, x, aim in zip(masks, off.products, aims, strict=True)))
 
     def mean(products: Products, less: Array | float = 0.0) -> Array:
         of_heads, of_rubs = jnp.maximum(products.heads - less, 0.0), jnp.maximum(products.first - less, 0.0)
@@ -50,27 +76,14 @@ def direction(task: Task, found: Found, now: Progress, bent: Bent, distance: Arr
         return total / jnp.maximum(heads.sum() + rubs.sum(), 1)
 
     affine, d_head = step(off._replace(products=made))
-    alpha = reach(affine, d_head, 1.0)
-    ahead = jax.tree.map(lambda x, d: x + alpha * d, point.cones, affine.cones)
-    before, after = mean(made), mean(cones.products(ahead, head + alpha * d_head))
+    alpha = _reach(found, affine, d_head, 1.0)
+    tried = jax.tree.map(lambda x, d: x + alpha * d, cones_now, affine.cones)
+    before, after = mean(made), mean(cones.products(tried, head + alpha * d_head))
     sigma = jnp.clip(after / jnp.where(before > 0, before, 1.0), 0.0, 1.0) ** 3
-    short = (now.last < SHORT) & ~now.fresh
     excess = jnp.where(short, jnp.maximum(sigma, 0.5), sigma) * mean(made, task.path.kappa)
-    # once κ was the target it stays so, but where the cones' walls are in the way
-    arrived = ~now.fresh & (now.excess == 0) & ~(short & (distance > ASIDE))
-    # products do not fall faster than the square of what is left of the balance, for the same reason
+    # products do not fall faster than the square of what is left of the balance: the cones' walls would be in the way
     floor = jnp.minimum(FLOOR * (found.residual * now.speed) ** 2, jnp.where(now.fresh, 0.0, now.excess))
     excess = jnp.where(heads.any() | rubs.any(), jnp.maximum(excess, floor), now.excess)
-    excess = jnp.where(arrived | (excess <= task.path.kappa), 0.0, excess)
+    excess = jnp.where(excess <= task.path.kappa, 0.0, excess)
     corrects = (excess > 0) & ~short
-    second = jax.tree.map(lambda x: jnp.where(corrects, x, 0.0), cones.products(affine.cones, d_head))
-    change, d_head = towards(excess, second)
-    alpha = reach(change, d_head, INSIDE)
-
-    def without_second():  # the corrector led out of the cone
-        plain, d_plain = towards(excess, jax.tree.map(jnp.zeros_like, second))
-        farther = reach(plain, d_plain, INSIDE)
-        return jax.tree.map(lambda x, y: jnp.where(farther > alpha, y, x), (change, alpha), (plain, farther))
-
-    change, alpha = lax.cond(corrects & (alpha < SHORT), without_second, lambda: (change, alpha))
-    return Way(change, alpha, excess)
+    return excess, jax.tree.map(lambda x: jnp.where(corrects, x, 0.0), cones.products(affine.cones, d_head))
