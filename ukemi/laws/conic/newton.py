@@ -62,12 +62,21 @@ def system(
     if isinstance(M, Articulated):
         W = M.plus((slopes.heads * given).sum(0) + (slopes.rubs * rub).sum((0, 1)))
         return System(layout, point, head, asked, on, slopes, found, M, W)
-    W = M + slopes.heads.T @ given + slopes.rubs.reshape(2 * len(b), nv).T @ rub.reshape(2 * len(b), nv)
+    W = M + _by_cones(layout, slopes, given, rub)
     if len(slopes.held):
         mobility = (slopes.held * slopes.holds).sum(-1).max()
         loose = LOOSE * jnp.where(mobility > 0, mobility * nv / jnp.trace(M), 1.0)
         W = jnp.block([[W, -slopes.holds.T], [slopes.held, loose * jnp.eye(len(slopes.held), dtype=W.dtype)]])
     return System(layout, point, head, asked, on, slopes, found, M, W)
+
+
+def _by_cones(layout: Layout, slopes: Slopes, given: Array, rub: Array) -> Array:
+    """What heads and cones add to the matrix (nv, nv); rows that move one dof each add to its diagonal alone."""
+    limits, dry = (layout.limits, layout.dry) if layout.plain else (0, 0)
+    nv, heads = given.shape[1], slopes.heads
+    diagonal = (heads * given)[:limits].sum(0) + (slopes.rubs * rub)[:dry].sum((0, 1))
+    pull, move = (x[dry:].reshape(2 * (len(x) - dry), nv) for x in (slopes.rubs, rub))
+    return heads[limits:].T @ given[limits:] + pull.T @ move + diagonal * np.eye(nv, dtype=given.dtype)
 
 
 def condition(system: System, M: Array) -> Array:
