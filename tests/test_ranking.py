@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ukemi.maths.ranking import FEW, ascending, smallest
+from ukemi.maths.ranking import FEW, ascending, row_and_column, smallest, wrapped
 
 
 @pytest.mark.parametrize("n", [1, 2, 35, FEW, FEW + 1])
@@ -24,3 +24,10 @@ def test_places_exist_even_among_numbers_that_are_not_numbers():
 def test_three_numbers_in_rising_order():
     x = np.random.default_rng(0).integers(0, 3, (50, 3)).astype(float)
     np.testing.assert_array_equal(ascending(jnp.asarray(x)), np.sort(x, -1))
+
+
+def test_places_in_a_ring_and_in_a_table():
+    k = np.arange(24, dtype=np.int32)
+    np.testing.assert_array_equal(wrapped(jnp.asarray(k), jnp.int32(5)), k % 5)
+    places = np.stack([row_and_column(jnp.asarray(x), 6) for x in k], -1)
+    np.testing.assert_array_equal(places, np.unravel_index(k, (4, 6)))

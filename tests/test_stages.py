@@ -10,6 +10,7 @@ import pytest
 import ukemi as uk
 from ukemi.xla import flags, programs, stages
 from ukemi.xla.stages import compact
+from ukemi.xla.walls import once
 
 
 def calls(function, *args) -> int:
@@ -46,7 +47,15 @@ def with_constants(x, y):
     return {"a": (table @ y)[:3] + 0 * x[0], "b": y, "c": x.shape[0] + jnp.argmax(x @ y), "d": jnp.sin(x[:0]) * 2}
 
 
-FUNCTIONS = [smooth, with_library, with_loops, with_constants]
+def with_walls(x, y):
+    """Values that are written down, in a loop and a branch too; of several types, of which some have no derivative."""
+    z, largest, flags = once((jnp.sin(x) @ y, jnp.argmax(y), x > 0))
+    z = jax.lax.fori_loop(0, 3, lambda k, z: once(jnp.cos(z) * y[largest]) + k, z)
+    chosen = jax.lax.cond(flags.any(), lambda z: once((z, x[:0]))[0] ** 2, lambda z: z, z)
+    return {"a": jnp.where(flags[0], chosen, y), "b": once(jnp.ones(2) * 3)[0] * z.sum()}
+
+
+FUNCTIONS = [smooth, with_library, with_loops, with_constants, with_walls]
 X, Y = np.random.default_rng(0).normal(size=(3, 3)), np.array([0.3, -0.7, 1.1])
 
 
@@ -167,3 +176,17 @@ def test_what_was_traced_lately_is_not_traced_again():
     for k in range(2 * programs.RECENT):
         programs.trace(lambda x, k=k: x + k, (X,))
     assert len(programs._recent) == programs.RECENT
+
+
+def test_what_goes_through_a_wall_is_part_of_no_later_expression():
+    """Of six short expressions, each of the one before, XLA makes one, in which parts are computed again and again."""
+
+    def chain(wall, x):
+        for _ in range(6):
+            x = wall(jnp.stack([x[0] * x[1] - x[2] * x[0], x[1] * x[2] - x[0] * x[1], x[2] * x[0] - x[1] * x[2]]))
+        return x
+
+    def expressions(wall) -> int:
+        return jax.jit(compact(lambda x: chain(wall, x))).lower(jnp.ones(3)).compile().as_text().count(" fusion(")
+
+    assert expressions(once) >= 6 > expressions(lambda x: x)

@@ -28,12 +28,14 @@ from ukemi.collide.primitives import (
 from ukemi.collide.shapes import EMPTY, Shape, shapes_at, sides
 from ukemi.implicit.rule import keep, unmoved, zero_tangent
 from ukemi.maths import spatial
+from ukemi.maths.gathers import put_rows, rows_at
 from ukemi.maths.ranking import places, smallest
 from ukemi.mechanics.kinematics import Kinematics, geom_frames
 from ukemi.model.records import Model, PairLayout
 from ukemi.status import Status
 from ukemi.xla.batches import one_by_one
 from ukemi.xla.stages import compact
+from ukemi.xla.walls import once
 
 FEW_GROUPS = 4
 SHORT = 64  # candidates near enough to look at, of which all are ranked in much less time than of more
@@ -171,8 +173,8 @@ def _patches(layout: PairLayout, corners: Corners, features: Array, count: Array
         padded = jnp.pad(features, ((0, -len(features) % ROWS), (0, 0)))
 
         def some(k, out):
-            new = touching.patches(layout.hulls, corners, lax.dynamic_slice_in_dim(padded, k * ROWS, ROWS))
-            return jax.tree.map(lambda x, y: lax.dynamic_update_slice_in_dim(x, y, k * ROWS, 0), out, new)
+            new = touching.patches(layout.hulls, corners, rows_at(padded, k * ROWS + np.arange(ROWS)))
+            return jax.tree.map(lambda x, y: put_rows(x, y, k * ROWS), out, new)
 
         blank = jax.eval_shape(every, corners, padded, count)
         blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), blank)
@@ -249,11 +251,11 @@ class Examined(NamedTuple):
 
 def _pair(layout: PairLayout, family: list[int], at, posed: Posed) -> touching.Pair:
     """The one pair of polytopes at a place (1,) of the list: without a batch (`chunk_in`), branches stay branches."""
-    pair = jnp.asarray(posed.pair)[at]
-    kind = kind_in(layout, family, pair[0])
-    geoms = jnp.asarray(layout.geoms)[pair]
-    one = jax.tree.map(lambda x: x[0], (geoms, *sides(posed.shapes, geoms), posed.reach[at]))
-    return touching.Pair([layout.groups[g].types for g in family], kind, *one)
+    pair = rows_at(posed.pair, at)
+    geoms = rows_at(layout.geoms, pair)
+    one = kind_in(layout, family, pair), geoms, *sides(posed.shapes, geoms), rows_at(posed.reach, at)
+    one = once(jax.tree.map(lambda x: x[0], one))
+    return touching.Pair([layout.groups[g].types for g in family], *one)
 
 
 def _within_reach(layout: PairLayout, family: list[int], posed: Posed, index: Array, wanted: Array):
@@ -263,16 +265,15 @@ def _within_reach(layout: PairLayout, family: list[int], posed: Posed, index: Ar
     """
 
     def search(i) -> tuple[Nearest, Array]:
-        at = lax.dynamic_slice_in_dim(index, i, 1)
-        return touching.look(layout.hulls, posed.corners, _pair(layout, family, at, posed))
+        return touching.look(layout.hulls, posed.corners, _pair(layout, family, rows_at(index, i[None]), posed))
 
     def some(i, carry):
         kept, count, failed = carry
         found, near = search(i)
-        put = partial(lax.dynamic_update_index_in_dim, index=count, axis=0)
-        return jax.tree.map(put, kept, (index[i], found)), count + near, failed | found.failed
+        kept = jax.tree.map(lambda x, y: put_rows(x, y[None], count), kept, (rows_at(index, i), found))
+        return kept, count + near, failed | found.failed
 
-    blank = jax.tree.map(lambda x: jnp.zeros((len(index), *x.shape), x.dtype), jax.eval_shape(search, 0)[0])
+    blank = jax.tree.map(lambda x: jnp.zeros((len(index), *x.shape), x.dtype), jax.eval_shape(search, jnp.int32(0))[0])
     none = (jnp.zeros_like(index), blank), jnp.int32(0), jnp.zeros((), bool)
     (index, found), count, failed = lax.fori_loop(0, wanted, some, none)
     return index, count, found, failed
@@ -280,9 +281,9 @@ def _within_reach(layout: PairLayout, family: list[int], posed: Posed, index: Ar
 
 def _examine(layout: PairLayout, family: list[int], at, posed: Posed, nearest: Nearest | None = None) -> Examined:
     """Contact points of pairs of a family, those at some places of the list."""
-    group, pair = layout.groups[family[0]], jnp.asarray(posed.pair)[at]
-    geoms = jnp.asarray(layout.geoms)[pair]
-    (a, b), reach, points = sides(posed.shapes, geoms), posed.reach[at], points_in(layout, family)
+    group, pair = layout.groups[family[0]], rows_at(posed.pair, at)
+    geoms = rows_at(layout.geoms, pair)
+    (a, b), reach, points = sides(posed.shapes, geoms), rows_at(posed.reach, at), points_in(layout, family)
     taken, (lost, failed) = len(geoms) * points, jnp.zeros((2,), bool)
     which = jnp.asarray(np.tile(np.arange(points, dtype=np.int32), len(geoms)))
     one = _pair(layout, family, at, posed) if group.types in POLYTOPES else None
@@ -312,10 +313,12 @@ def _near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array, Array]:
     carry = blank, jnp.zeros((), jnp.int32), no, no
     # one branch around all pairs of bodies, which are mostly apart, spares their groups' own branches
     planes = [f for f in every if is_flat(layout.groups[f[0]]) or f[0] < layout.always]
-    for own in (planes, [f for f in every if f not in planes]):
+    # but searches are long: outside of it their loops are functions that compile side by side
+    searched = [] if layout.many else [f for f in every if is_searched(layout.groups[f[0]])]
+    for own in (planes, [f for f in every if f not in planes + searched]):
         if own:
             carry = _append_in_parts(layout, own, posed, room, carry)
-    found, _, lost, failed = carry
+    found, _, lost, failed = _append(layout, searched, posed, room, carry)
     return jax.tree.map(lambda x: x[:room], found), lost, failed
 
 
@@ -347,7 +350,8 @@ def _append(layout: PairLayout, every: list[list[int]], posed: Posed, room: int,
     for family in every:
         near, start = _near(layout, posed, family[0], family[-1])
         add = _adder(layout, family, posed, near, start, room)
-        carry = lax.cond(near.any(), add, lambda carry: carry, carry)
+        loops = is_searched(layout.groups[family[0]])  # which may take no turn
+        carry = add(carry) if loops else lax.cond(near.any(), add, lambda carry: carry, carry)
     return carry
 
 
@@ -355,22 +359,21 @@ def _adder(layout: PairLayout, family: list[int], posed: Posed, near: Array, sta
     """Function that appends the contact points of a family's near pairs to (Found, length, lost, failed)."""
     count, slots = near.sum(), len(near) if layout.many else _slots(layout, family)
     chunk, points = chunk_in(layout, family), points_in(layout, family)
-    most = jnp.minimum(count, slots)
 
     def add(carry):
-        index, wanted, nearest = start + jnp.pad(places(near, slots), (0, -slots % chunk)), most, None
+        index = lax.cond(near.any(), lambda: places(near, slots), lambda: jnp.zeros(slots, jnp.int32))
+        index, wanted, nearest = start + jnp.pad(index, (0, -slots % chunk)), jnp.minimum(count, slots), None
         if is_searched(layout.groups[family[0]]):
-            index, wanted, nearest, failed = _within_reach(layout, family, posed, index, most)
+            index, wanted, nearest, failed = _within_reach(layout, family, posed, index, wanted)
             carry = (*carry[:3], carry[3] | failed)
 
         def some(i, carry):
             found, length, lost, failed = carry
-            own = jax.tree.map(lambda x: x[i], nearest)
-            seen = _examine(layout, family, lax.dynamic_slice_in_dim(index, i * chunk, chunk), posed, own)
-            new = seen.found
+            own = jax.tree.map(lambda x: rows_at(x, i), nearest)
+            seen = _examine(layout, family, rows_at(index, i * chunk + np.arange(chunk)), posed, own)
             real = jnp.repeat(i * chunk + jnp.arange(chunk) < wanted, points)
-            new = new._replace(distance=jnp.where(real, new.distance, EMPTY))
-            found = jax.tree.map(lambda out, x: lax.dynamic_update_slice_in_dim(out, x, length, 0), found, new)
+            new = seen.found._replace(distance=jnp.where(real, seen.found.distance, EMPTY))
+            found = jax.tree.map(lambda x, y: put_rows(x, y, length), found, new)
             after = length + jnp.minimum(points * (wanted - i * chunk), seen.taken)
             lost = lost | seen.lost | (after > room)
             return found, jnp.minimum(after, room).astype(jnp.int32), lost, failed | seen.failed

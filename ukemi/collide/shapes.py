@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ukemi.maths.gathers import rows_at
 from ukemi.model.records import Geoms
 
 # The distance of a slot that holds no contact [m]. Finite, so that masked arithmetic and its
@@ -117,7 +118,7 @@ def shapes_at(geoms: Geoms, pos: Array, mat: Array) -> Shape:
 
 def sides(shapes: Any, geoms) -> tuple[Any, Any]:
     """First and second shapes (n, ...) of pairs of geoms (n, 2)."""
-    return tuple(jax.tree.map(lambda x, k=k: x[k], shapes) for k in (geoms[:, 0], geoms[:, 1]))
+    return tuple(jax.tree.map(lambda x, k=k: rows_at(x, k), shapes) for k in (geoms[:, 0], geoms[:, 1]))
 
 
 def parameters(shapes: Shape) -> Array:

@@ -43,6 +43,16 @@ def pick_rows(a: Array, index: np.ndarray) -> Array:
     return _pick_rows_p.bind(flat, index=_Index(index)).reshape(len(index), *a.shape[1:])
 
 
+def rows_at(table: Array | np.ndarray, k: Array) -> Array:
+    """Rows (..., r) of a table (n, r) at positions (...) that are within it; indexing would compile tests of that."""
+    return jnp.asarray(table).at[k].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
+def put_rows(table: Array, rows: Array, start: Array) -> Array:
+    """The table (n, ...) with rows (m, ...) from a `start` on that is not negative."""
+    return lax.dynamic_update_slice_in_dim(table, rows, start, 0, allow_negative_indices=False)
+
+
 def rows_where(chosen: Array | np.ndarray, x, y=None):
     """Leaves of x, which lead with rows, where these are chosen (n,) bool; elsewhere those of y, or zero."""
 

@@ -1,4 +1,4 @@
-"""Order among a few numbers, without a sort."""
+"""Order among a few whole numbers, without a sort, and where they are in a table."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +25,18 @@ def places(mask: Array, k: int) -> Array:
     """Places (k,) of the first k true entries of a mask (n,); the last place for each that there is not."""
     rank = jnp.searchsorted(jnp.cumsum(mask), np.arange(1, k + 1))
     return jnp.minimum(rank, len(mask) - 1).astype(jnp.int32)
+
+
+def wrapped(k: Array, n: Array | int) -> Array:
+    """k % n of whole numbers that are not negative: `%` compiles what others need with it."""
+    dtype, shape = jnp.result_type(k, n), jnp.broadcast_shapes(jnp.shape(k), jnp.shape(n))
+    return lax.rem(*(jnp.broadcast_to(jnp.asarray(x, dtype), shape) for x in (k, n)))
+
+
+def row_and_column(k: Array, columns: int) -> Array:
+    """Where (2,) the k-th entry of a table is."""
+    column = wrapped(k, columns)
+    return jnp.stack([lax.div(k - column, jnp.asarray(columns, k.dtype)), column])
 
 
 def ascending(x: Array) -> Array:

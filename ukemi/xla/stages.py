@@ -29,7 +29,7 @@ FOREIGN = (
     "axis_index", "token", "dce_sink", "device_put", "sharding", "stage", "rng", "window", "select_and",
     "beta", "gamma", "zeta",
 )  # fmt: skip
-OURS = ("ukemi_pick", "ukemi_pick_rows", "ukemi_mix")
+OURS = ("ukemi_pick", "ukemi_pick_rows", "ukemi_mix", "ukemi_once")
 OTHERS = ("jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call", "add_any", "platform_index")
 LAX = {p.name for p in vars(jax.lax).values() if isinstance(p, Primitive)}
 NATIVE = {name for name in LAX if not any(part in name for part in FOREIGN)} | {*OURS, *OTHERS}

@@ -10,6 +10,8 @@ from jax import Array, lax
 from ukemi.collide.geometry import cross, dot, rotate
 from ukemi.collide.hulls.support import Body, Joined, entries
 from ukemi.collide.simplex import direction
+from ukemi.maths.gathers import rows_at
+from ukemi.maths.ranking import wrapped
 from ukemi.model.hulls import Hulls
 
 EDGES = 8  # edges of a face looked at together
@@ -19,35 +21,35 @@ def faces_at(hulls: Hulls, corner: Array) -> tuple[Array, Array]:
     """Faces (w,) that meet at a corner (), and which of these are real (w,)."""
     start, end = entries(hulls.fans, corner)
     at = start + np.arange(hulls.widest)
-    return jnp.asarray(hulls.fan)[jnp.clip(at, 0, jnp.maximum(end - 1, 0))], at < end
+    return rows_at(hulls.fan, jnp.clip(at, 0, jnp.maximum(end - 1, 0))), at < end
 
 
 def corners_of(hulls: Hulls, face: Array) -> tuple[Array, Array]:
     """Corners (..., k) of faces (...), counterclockwise, the last one repeated; and how many there are (...)."""
     start, end = entries(hulls.loops, face)
     at = jnp.minimum(start[..., None] + np.arange(hulls.longest), end[..., None] - 1)
-    return jnp.asarray(hulls.loop)[at], end - start
+    return rows_at(hulls.loop, at), end - start
 
 
 def face_plane(hulls: Hulls, corners: Joined | Array, face: Array) -> tuple[Array, Array]:
     """Areas (..., 3) of faces (...), along outward normals, and a corner (..., 3) of each; see `features.patch`."""
     start, end = entries(hulls.loops, face)
-    base = corners[jnp.asarray(hulls.loop)[start]]
+    base = corners[rows_at(hulls.loop, start)]
 
     def further(k, total):
         at = jnp.minimum((start + k * EDGES)[..., None] + np.arange(EDGES + 1), end[..., None] - 1)
-        arms = corners[jnp.asarray(hulls.loop)[at]] - base[..., None, :]
+        arms = corners[rows_at(hulls.loop, at)] - base[..., None, :]
         return total + 0.5 * cross(arms[..., :-1, :], arms[..., 1:, :]).sum(-2)
 
     count = 1 if hulls.longest <= EDGES else -(-(end - start - 1).max() // EDGES)
-    rounding = jnp.asarray(hulls.rounding, base.dtype)[face]
-    return lax.fori_loop(0, count, further, rounding), corners[jnp.asarray(hulls.loop)[end - 1]]
+    rounding = rows_at(jnp.asarray(hulls.rounding, base.dtype), face)
+    return lax.fori_loop(0, count, further, rounding), corners[rows_at(hulls.loop, end - 1)]
 
 
 def normals(hulls: Hulls, body: Body, faces: Array) -> Array:
     """Outward unit normals (..., 3) of faces (...) in the world, as loaded."""
     s = body.scale
-    area = jnp.asarray(hulls.areas, s.dtype)[faces] * jnp.roll(s, -1) * jnp.roll(s, 1)
+    area = rows_at(jnp.asarray(hulls.areas, s.dtype), faces) * jnp.roll(s, -1) * jnp.roll(s, 1)
     return rotate(body.mat, direction(area))
 
 
@@ -68,12 +70,12 @@ def four(place: Array, count: Array, turns: Array | int) -> Array:
     """
 
     def area(marks: Array) -> Array:
-        p, q, r, s = place[marks]
+        p, q, r, s = rows_at(place, marks)
         x = cross(r - p, s - q)
         return dot(x, x)
 
     def step(at: _Marks, k: int) -> _Marks:
-        new = (at.now + np.eye(4, dtype=np.int32)[k]) % count
+        new = wrapped(at.now + np.eye(4, dtype=np.int32)[k], count)
         value = area(new)
         return _Marks(new, new, value, value > at.most)
 
@@ -91,10 +93,10 @@ def four(place: Array, count: Array, turns: Array | int) -> Array:
         at = go(at._replace(now=jnp.concatenate([a[None], at.now[1:]])), 3, (2, 1))
         _, b, c, d = at.now
         met = b == a  # marks stay in order
-        b = jnp.where(met, (b + 1) % count, b)
+        b = jnp.where(met, wrapped(b + 1, count), b)
         met = met & (c == b)
-        c = jnp.where(met, (c + 1) % count, c)
-        d = jnp.where(met & (d == c), (d + 1) % count, d)
+        c = jnp.where(met, wrapped(c + 1, count), c)
+        d = jnp.where(met & (d == c), wrapped(d + 1, count), d)
         return at._replace(now=jnp.stack([a, b, c, d]))
 
     start = jnp.arange(4, dtype=jnp.int32)

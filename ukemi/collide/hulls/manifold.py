@@ -6,6 +6,7 @@ most four corners of what is left count. All that comes out is which corners of 
 (`features`).
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -18,10 +19,12 @@ from ukemi.collide.hulls import features
 from ukemi.collide.hulls.contact import sidewards
 from ukemi.collide.hulls.faces import corners_of, faces_at, four, normals
 from ukemi.collide.hulls.features import Features
-from ukemi.collide.hulls.support import Body, Joined
+from ukemi.collide.hulls.support import Body, Joined, together
 from ukemi.collide.simplex import direction
-from ukemi.maths.ranking import places
+from ukemi.maths.gathers import rows_at, rows_where
+from ukemi.maths.ranking import places, row_and_column, wrapped
 from ukemi.model.hulls import Hulls
+from ukemi.xla.walls import once
 
 OPPOSED = 0.996  # cosine of the angle up to which faces lie on each other
 LOOKS = 0.5  # cosine of the angle up to which a cap may be what touches
@@ -79,31 +82,33 @@ def manifold(
     ids_a, ids_b: (3,) its corners; normal: (3,) from a to b; girth: () radius of a if that is a capsule or cylinder,
     else zero; None where it is never one.
     """
-    near_a = reached(hulls, a, ids_a, normal)
-    near_b = reached(hulls, b, ids_b, -normal)
+    bodies = together(a._replace(core=None), b._replace(core=None))
+    near = jax.vmap(partial(reached, hulls))(bodies, together(ids_a, ids_b), together(normal, -normal))
     if a.core is not None:
-        curved = (a.core != 0).any()
-        near_a = jax.tree.map(lambda x, y: jnp.where(curved, x, y), caps(hulls, a, near_a, normal), near_a)
-    pair, opposed = _least(dot(near_a.normals[:, None], near_b.normals[None]), -OPPOSED, near_a.real, near_b.real)
-    edges_a, edges_b = (edges_at(hulls, corners, body, near) for body, near in ((a, near_a), (b, near_b)))
-    flat_a = jnp.abs(dot(near_b.normals[:, None], edges_a[1][None]))
-    flat_b = jnp.abs(dot(near_a.normals[:, None], edges_b[1][None]))
-    along_a, lies_a = _first(flat_a < ALONG, near_b.real, edges_a[2])
-    along_b, lies_b = _first(flat_b < ALONG, near_a.real, edges_b[2])
-    of_a = ~opposed & (near_a.count < 3) & lies_a
-    of_b = ~opposed & ~of_a & (near_b.count < 3) & lies_b
+        round_a = np.array([True, False]) & (a.core != 0).any()
+        near = rows_where(round_a, jax.vmap(partial(caps, hulls))(bodies, near, together(normal, -normal)), near)
+    near = once(near)
+    pair, opposed = _least(dot(near.normals[0, :, None], near.normals[1]), -OPPOSED, *near.real)
+    ends, ways, there = once(jax.vmap(partial(edges_at, hulls, corners))(bodies, near))
+    flat = jnp.abs(dot(near.normals[::-1, :, None], ways[:, None])) < ALONG
+    along, lies = jax.vmap(_first)(flat, near.real[::-1], there)
+    lies = lies & ~opposed & (near.count < 3)
+    of_a, of_b = lies[0], lies[1] & ~lies[0]
 
-    own_a, own_b = jnp.where(of_b, along_b[0], pair[0]), jnp.where(of_a, along_a[0], pair[1])
-    face_a, up_a, face_b, up_b = near_a.faces[own_a], near_a.normals[own_a], near_b.faces[own_b], near_b.normals[own_b]
-    loop_a, loop_b = face_loop(hulls, corners, a, face_a), face_loop(hulls, corners, b, face_b)
-    edge_a = edge_loop(hulls, corners, a, near_a.corner[0], edges_a[0][along_a[1]])
-    edge_b = edge_loop(hulls, corners, b, near_b.corner[0], edges_b[0][along_b[1]])
+    own = jnp.where(jnp.stack([of_b, of_a]), along[::-1, 0], pair)
+    of_a, of_b, own, along = once((of_a, of_b, own, along))
+    face, (up_a, up_b) = jax.vmap(rows_at)(near.faces, own), jax.vmap(rows_at)(near.normals, own)
+    faces = jax.vmap(partial(face_loop, hulls, corners))(bodies, face)
+    ends = jax.vmap(rows_at)(ends, along[:, 1])
+    edges = jax.vmap(partial(edge_loop, hulls, corners))(bodies, near.corner[:, 0], ends)
+    ((loop_a, loop_b), (edge_a, edge_b)) = (apart(x) for x in once((faces, edges)))
 
     if girth is not None:
         edge_a = edge_a._replace(place=edge_a.place + girth * sidewards(a.mat[:, 2], -up_b))
     # what cuts, and what is cut: b's face by a's, or an edge by the other's face
     clipper = jax.tree.map(lambda x, y: jnp.where(of_a, x, y), loop_b, loop_a)
     subject = jax.tree.map(lambda x, y, z: jnp.where(of_a, x, jnp.where(of_b, y, z)), edge_a, edge_b, loop_b)
+    clipper, subject = once((clipper, subject))
     used = opposed | of_a | of_b
     up = jnp.where(of_a, up_b, up_a)
     left = cut(subject, clipper, up)
@@ -111,9 +116,9 @@ def manifold(
     along = jnp.where(of_a | of_b, 1.0, -dot(up_a, up_b))
     height = along * dot(left.place - clipper.place[0], up)
     height = jnp.where(of_a | of_b | real_corners(left, clipper, up), height, jnp.inf)
-    chosen, there = choose(left, height, of_a | of_b)
-    found = jax.vmap(lambda k: describe(left.of[k], subject, clipper, of_a, of_b))(chosen)
-    faces = jnp.stack([jnp.where(of_a, -1, face_a), jnp.where(of_b, -1, face_b)])
+    chosen, there = once(choose(left, height, of_a | of_b))
+    found = jax.vmap(lambda of: describe(of, subject, clipper, of_a, of_b))(rows_at(left.of, chosen))
+    faces = jnp.where(jnp.stack([of_a, of_b]), -1, face)
     case = jnp.where(there & used, found.case, features.NONE).astype(jnp.int32)
     if girth is not None:
         case = jnp.where((girth > 0) & (case == features.POINT_ON_B), features.LINE_ON_B, case)
@@ -160,13 +165,19 @@ def placed(body: Body, corners: Joined | Array, ids: Array) -> Array:
     return body.pos + rotate(body.mat, body.scale * corners[ids])
 
 
+def apart(both: Loop) -> tuple[Loop, Loop]:
+    """What was put `together`."""
+    first, second = (jax.tree.map(lambda x, k=k: x[k], both) for k in (0, 1))
+    return first, second
+
+
 def edges_at(hulls: Hulls, corners: Joined | Array, body: Body, near: Reached) -> tuple[Array, Array, Array]:
     """Other ends (w,) of edges from the first corner, their directions (w, 3), and which there are (w,)."""
     fan, real = faces_at(hulls, near.corner[0])
 
     def before(face: Array) -> Array:
         loop, count = corners_of(hulls, face)
-        return loop[(jnp.argmax(loop == near.corner[0]) + count - 1) % count]
+        return rows_at(loop, wrapped(jnp.argmax(loop == near.corner[0]) + count - 1, count))
 
     one = jnp.arange(len(fan)) == 0
     first = jax.vmap(before)(fan)
@@ -184,20 +195,20 @@ def _least(values: Array, bound: float, first: Array, second: Array) -> tuple[Ar
     """Where (2,) the least of values (n, m) is, of those whose row and column are real; whether it is below a bound."""
     values = jnp.where(first[:, None] & second, values, jnp.inf).ravel()
     k = jnp.argmin(values)
-    return jnp.stack([k // len(second), k % len(second)]), values[k] < bound
+    return row_and_column(k, len(second)), rows_at(values, k) < bound
 
 
 def _first(good: Array, first: Array, second: Array) -> tuple[Array, Array]:
     """The first (2,) of the `good` (n, m) entries whose row and column are real, and whether there is one."""
     good = (good & first[:, None] & second).ravel()
     k = jnp.argmax(good)
-    return jnp.stack([k // len(second), k % len(second)]), good[k]
+    return row_and_column(k, len(second)), rows_at(good, k)
 
 
 def face_loop(hulls: Hulls, corners: Joined | Array, body: Body, face: Array) -> Loop:
     """A face, clockwise seen from outside."""
     loop, count = corners_of(hulls, face)
-    loop = loop[jnp.maximum(count - 1 - np.arange(hulls.longest), 0)]
+    loop = rows_at(loop, jnp.maximum(count - 1 - np.arange(hulls.longest), 0))
     return Loop(loop, placed(body, corners, loop), count)
 
 
@@ -219,7 +230,7 @@ def cut(subject: Loop, clipper: Loop, up: Array) -> Polygon:
     start = Polygon(place, jnp.stack([line, jnp.full(2 * n, -1)], -1), line, subject.count)
 
     def along_edge(e, left: Polygon) -> Polygon:
-        p, q = clipper.place[e], clipper.place[(e + 1) % clipper.count]
+        p, q = rows_at(clipper.place, e), rows_at(clipper.place, wrapped(e + 1, clipper.count))
         side = cross(q - p, up)
         return halved(left, p, side / jnp.sqrt(dot(side, side)), CUT + e)
 
@@ -229,11 +240,11 @@ def cut(subject: Loop, clipper: Loop, up: Array) -> Polygon:
 def halved(left: Polygon, p: Array, side: Array, name: Array) -> Polygon:
     """What of a polygon is on one `side` (3,) of a plane through p (3,)."""
     k = jnp.arange(len(left.line))
-    after = (k + 1) % jnp.maximum(left.count, 1)
-    here, there = left.place, left.place[after]
+    after = wrapped(k + 1, jnp.maximum(left.count, 1))
+    here, there = left.place, rows_at(left.place, after)
     height = dot(here - p, side)
     inside = height > -1e-15
-    ends = inside[after]
+    ends = rows_at(inside, after)
     slope = dot(there - here, side)
     t = jnp.where(slope == 0, -1.0, -height / jnp.where(slope == 0, 1.0, slope))
     crosses = (inside != ends) & (t >= 0) & (t <= 1) & (k < left.count)
@@ -241,15 +252,16 @@ def halved(left: Polygon, p: Array, side: Array, name: Array) -> Polygon:
     # of each edge: the crossing if there is one, then its end if that is inside
     total = jnp.cumsum(crosses.astype(jnp.int32) + kept)
     edge = jnp.minimum(jnp.searchsorted(total, k + 1), len(k) - 1)
-    own = k - jnp.where(edge > 0, total[edge - 1], 0)
-    new = crosses[edge] & (own == 0)
-    crossing = here[edge] + t[edge][:, None] * (there[edge] - here[edge])
-    of_new = jnp.stack([left.line[edge], jnp.full(len(k), name)], -1)
-    end = after[edge]
+    of_edge = jax.tree.map(lambda x: rows_at(x, edge), (crosses, here, there, t, left.line, inside, after))
+    crosses, start, stop, t, line, inside, end = once(of_edge)
+    own = k - jnp.where(edge > 0, rows_at(total, jnp.maximum(edge - 1, 0)), 0)
+    new = crosses & (own == 0)
+    crossing = start + t[:, None] * (stop - start)
+    of_new = jnp.stack([line, jnp.full(len(k), name)], -1)
     return Polygon(
-        place=jnp.where(new[:, None], crossing, here[end]),
-        of=jnp.where(new[:, None], of_new, left.of[end]),
-        line=jnp.where(new, jnp.where(inside[edge], name, left.line[edge]), left.line[end]),
+        place=jnp.where(new[:, None], crossing, rows_at(left.place, end)),
+        of=jnp.where(new[:, None], of_new, rows_at(left.of, end)),
+        line=jnp.where(new, jnp.where(inside, name, line), rows_at(left.line, end)),
         count=total[-1].astype(jnp.int32),
     )
 
@@ -269,7 +281,7 @@ def real_corners(left: Polygon, clipper: Loop, up: Array) -> Array:
     Corners in line are off it by rounding, so that edges further on cut a little off, anywhere along the line.
     """
     corner = jnp.clip(where_cuts_meet(left.of, clipper.count), 0, len(clipper.corner) - 1)
-    gap = left.place - clipper.place[corner]
+    gap = left.place - rows_at(clipper.place, corner)
     gap = gap - dot(gap, up)[:, None] * up
     span = clipper.place - clipper.place[0]
     return (left.of < CUT).any(-1) | (dot(gap, gap) <= 1e-8 * dot(span, span).max())
@@ -286,15 +298,17 @@ def choose(left: Polygon, height: Array, of_edge: Array) -> tuple[Array, Array]:
     real = np.arange(8) < left.count
     square = jnp.where(real[:, None] & real, dot(gap, gap), -1.0)
     far = jnp.argmax(square).astype(jnp.int32)
-    ends = jnp.stack([far // 8, far % 8, far % 8, far % 8])
+    first, second = row_and_column(far, 8)
+    ends = jnp.stack([first, second, second, second])
     every = jnp.arange(MOST, dtype=jnp.int32)
     below = (height <= 0) & (jnp.arange(len(height)) < left.count)
     order, count = places(below, len(below)), below.sum().astype(jnp.int32)
-    several = order[lax.cond(count > MOST, lambda: four(left.place[order], count, count), lambda: every)]
+    at = lax.cond(count > MOST, lambda: four(rows_at(left.place, order), count, count), lambda: every)
+    several = rows_at(order, at)
     whole = jnp.where(left.count > 2, ends, every)
     pick = jnp.where(of_edge, whole, several)
     there = every < jnp.where(of_edge, jnp.minimum(left.count, 2), count)
-    return pick, there & (height[pick] <= 0)
+    return pick, there & (rows_at(height, pick) <= 0)
 
 
 # ---- what the corners are --------------------------------------------------------------------------------------------
@@ -317,5 +331,5 @@ def describe(of: Array, subject: Loop, clipper: Loop, of_a: Array, of_b: Array) 
 
 def edge(loop: Loop, k: Array, whole: Array) -> Array:
     """Corner k of a loop, and if `whole` the next one; (3,)."""
-    after = jnp.where(whole, (k + 1) % jnp.maximum(loop.count, 1), k)
-    return loop.corner[jnp.stack([k, after, after])]
+    after = jnp.where(whole, wrapped(k + 1, jnp.maximum(loop.count, 1)), k)
+    return rows_at(loop.corner, jnp.stack([k, after, after]))

@@ -13,6 +13,7 @@ from ukemi.collide.hulls.features import Around, Corners, Faces, Patch, around, 
 from ukemi.collide.hulls.features import patch as patch_of
 from ukemi.collide.hulls.touching import families, settled, within
 from ukemi.collide.shapes import Hit, Shape, sides
+from ukemi.maths.gathers import put_rows, rows_at
 from ukemi.maths.ranking import places
 from ukemi.model.hulls import Hulls
 from ukemi.model.records import PairLayout
@@ -57,9 +58,8 @@ def put(out: Array, row: Array, new: Array) -> Array:
     Not a scatter, which could be no part of a compact stage.
     """
     for k in range(len(new)):
-        old = lax.dynamic_slice_in_dim(out, row[k], 1)
-        value = jnp.where(row[k] < len(out), new[k : k + 1], old)
-        out = lax.dynamic_update_slice_in_dim(out, value, row[k], 0)
+        at = jnp.minimum(row[k], len(out) - 1)
+        out = put_rows(out, jnp.where(row[k] < len(out), new[k], rows_at(out, at))[None], at)
     return out
 
 
@@ -72,13 +72,13 @@ def each(layout: PairLayout, family: Family, shapes: Shape, contacts, own: Array
 
     def some(i, out):
         at = i * CHUNK + np.arange(CHUNK)
-        row = lax.dynamic_slice_in_dim(order, i * CHUNK, CHUNK)
-        pair = contacts.pair[row]
-        geoms, kind = jnp.asarray(layout.geoms)[pair], number[(pair[:, None] >= starts).sum(-1)]
+        row = rows_at(order, at)
+        known = contacts.pair, contacts.features, contacts.patch, contacts.frame
+        pair, codes, patch, frame = jax.tree.map(lambda x: rows_at(x, row), known)
+        geoms, kind = rows_at(layout.geoms, pair), rows_at(number, (pair[:, None] >= starts).sum(-1))
         a, b = sides(shapes, geoms)
-        patch = jax.tree.map(lambda x: x[row], contacts.patch)
         real = jnp.where(at < count, row, len(own))
-        return write(Touch(real, a, b, contacts.features[row], patch, contacts.frame[row, 0], geoms, kind), out)
+        return write(Touch(real, a, b, codes, patch, frame[:, 0], geoms, kind), out)
 
     return lax.fori_loop(0, -(-count // CHUNK), some, out)
 

@@ -16,6 +16,7 @@ from jax import Array, lax
 from ukemi.collide.geometry import cross, dot, unit
 from ukemi.collide.hulls.support import Body, Joined, support
 from ukemi.collide.simplex import FACES, length, nearest
+from ukemi.maths.gathers import put_rows, rows_at
 from ukemi.maths.ranking import smallest
 from ukemi.model.hulls import Hulls
 
@@ -122,8 +123,9 @@ def _approach(
 def _ended(at: _Search) -> Nearest:
     """The simplex that holds the nearest point; what does not count repeats its heaviest point."""
     order = smallest(-at.weight, 3)
-    pick = jnp.where(at.weight[order] > 0, order, order[0])
-    a, b, weight = at.points.a[pick], at.points.b[pick], at.weight[order]
+    weight = rows_at(at.weight, order)
+    pick = jnp.where(weight > 0, order, order[0])
+    a, b = rows_at(at.points.a, pick), rows_at(at.points.b, pick)
     return Nearest(at.best, jnp.maximum(at.lower, 0.0), a, b, weight, jnp.array(False), ~at.done)
 
 
@@ -146,7 +148,7 @@ class _Polytope(NamedTuple):
 
 def _planes(place: Array, faces: Array, noise: Array) -> tuple[Array, Array]:
     """Normals (n, 3) and heights (n,) of faces."""
-    p, q, r = (place[faces[:, k]] for k in range(3))
+    p, q, r = (rows_at(place, faces[:, k]) for k in range(3))
     n = cross(q - p, r - p)
     area = length(n)
     flat = area <= noise * jnp.maximum(length(q - p), length(r - p))
@@ -167,16 +169,16 @@ def _first_polytope(points: Points, noise: Array) -> _Polytope:
     points = jax.tree.map(lambda x: jnp.pad(x, ((0, CORNERS - 4),) + ((0, 0),) * (x.ndim - 1)), points)
     alive = jnp.arange(SLOTS) < 4
     normal, height = _planes(points.place, faces, noise)
-    owner = jnp.zeros((CORNERS, CORNERS), jnp.int32)
-    for k in range(4):
-        owner = _own(owner, faces[k], jnp.int32(k))
+    none = jnp.zeros((CORNERS, CORNERS), jnp.int32)
+    owner = lax.fori_loop(0, 4, lambda k, owner: _own(owner, rows_at(faces, k), k), none)
     return _Polytope(points, jnp.int32(4), faces, alive, normal, height, owner, jnp.int32(0), jnp.array(False))
 
 
 def _own(owner: Array, face: Array, slot: Array) -> Array:
     """Write down which edges a face (3,) in a slot has."""
     for i, j in ((0, 1), (1, 2), (2, 0)):
-        owner = lax.dynamic_update_slice(owner, slot.astype(jnp.int32)[None, None], (face[i], face[j]))
+        new = jnp.asarray(slot, jnp.int32)[None, None]
+        owner = lax.dynamic_update_slice(owner, new, (face[i], face[j]), allow_negative_indices=False)
     return owner
 
 
@@ -187,40 +189,39 @@ def _expand(
 
     def further(at: _Polytope) -> _Polytope:
         face = jnp.argmin(jnp.where(at.alive, at.height, jnp.inf)).astype(jnp.int32)
-        new = _furthest(hulls, corners, a, b, -at.normal[face], size)
+        normal, height = rows_at(at.normal, face), rows_at(at.height, face)
+        new = _furthest(hulls, corners, a, b, -normal, size)
         known = (_same(at.points, new) & (jnp.arange(CORNERS) < at.count)).any()
-        done = known | (dot(at.normal[face], new.place) - at.height[face] <= noise)
+        done = known | (dot(normal, new.place) - height <= noise)
         at = at._replace(nearest=face, done=done)
         return jax.tree.map(lambda x, y: jnp.where(done, x, y), at, _with(at, new, noise))
 
     at = lax.while_loop(lambda at: ~at.done & (at.count < CORNERS), further, _first_polytope(points, noise))
-    pick = at.faces[at.nearest]
-    place = at.points.place[pick]
-    normal = at.normal[at.nearest]
+    pick = rows_at(at.faces, at.nearest)
+    place, i, j = (rows_at(x, pick) for x in at.points)
+    normal, height = rows_at(at.normal, at.nearest), rows_at(at.height, at.nearest)
     weight = dot(cross(place[np.array([1, 2, 0])], place[np.array([2, 0, 1])]), normal)
-    return Nearest(
-        -normal, -at.height[at.nearest], at.points.a[pick], at.points.b[pick], weight, jnp.array(True), ~at.done
-    )
+    return Nearest(-normal, -height, i, j, weight, jnp.array(True), ~at.done)
 
 
 def _with(at: _Polytope, new: Points, noise: Array) -> _Polytope:
     """The hull of a polytope and one more point: the faces that the point sees give way to a cone over their rim."""
-    points = jax.tree.map(lambda x, y: lax.dynamic_update_slice_in_dim(x, y[None], at.count, 0), at.points, new)
+    points = jax.tree.map(lambda x, y: put_rows(x, y[None], at.count), at.points, new)
     seen = at.alive & (dot(at.normal, new.place) - at.height > noise)
     seen = seen | (jnp.arange(SLOTS) == at.nearest)
     start, end = at.faces, at.faces[:, np.array([1, 2, 0])]
-    rim = seen[:, None] & ~seen[at.owner[end, start]]
+    rim = seen[:, None] & ~rows_at(seen, rows_at(at.owner.ravel(), end * CORNERS + start))
     kept = at.alive & ~seen
     count = jnp.minimum(rim.sum(), SLOTS - kept.sum())  # a rim is short, and most slots stay as they are
 
     def add(_, carry):
         left, now = carry
         edge, slot = jnp.argmax(left), jnp.argmin(now.alive)
-        face = jnp.stack([start.ravel()[edge], end.ravel()[edge], at.count])
+        face = jnp.stack([rows_at(start.ravel(), edge), rows_at(end.ravel(), edge), at.count])
         normal, height = _planes(points.place, face[None], noise)
         new = dict(faces=face[None], alive=jnp.ones(1, bool), normal=normal, height=height)
-        new = {k: lax.dynamic_update_slice_in_dim(getattr(now, k), x, slot, 0) for k, x in new.items()}
-        left = lax.dynamic_update_slice_in_dim(left, jnp.zeros(1, bool), edge, 0)
+        new = {k: put_rows(getattr(now, k), x, slot) for k, x in new.items()}
+        left = put_rows(left, jnp.zeros(1, bool), edge)
         return left, now._replace(**new, owner=_own(now.owner, face, slot))
 
     now = at._replace(points=points, count=at.count + 1, alive=kept)

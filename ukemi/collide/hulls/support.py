@@ -3,15 +3,18 @@
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.geometry import dot, rotate, unrotate
 from ukemi.collide.simplex import direction
+from ukemi.maths.gathers import rows_at
 from ukemi.model.hulls import Hulls
 
 BLOCK = 16  # corners looked at together
+TURNED = np.array([(0, 1, 2), (1, 2, 0), (2, 0, 1)])  # axes from each on
 
 
 class Body(NamedTuple):
@@ -38,12 +41,17 @@ class Joined(eqx.Module):
     def __getitem__(self, numbers: Array) -> Array:
         n = len(self.fixed)
         if not len(self.free):
-            return self.fixed[numbers]
-        free = self.free[jnp.maximum(numbers - n, 0)]
-        return jnp.where((numbers < n)[..., None], self.fixed[jnp.minimum(numbers, n - 1)], free)
+            return rows_at(self.fixed, numbers)
+        free = rows_at(self.free, jnp.maximum(numbers - n, 0))
+        return jnp.where((numbers < n)[..., None], rows_at(self.fixed, jnp.minimum(numbers, n - 1)), free)
 
     def __len__(self) -> int:
         return len(self.fixed) + len(self.free)
+
+
+def together(x, y):
+    """Two that are alike as one, with a leading axis: what is done for both is compiled once."""
+    return jax.tree.map(lambda x, y: jnp.stack([x, y]), x, y)
 
 
 def places(corners: Joined | Array, body: Body, ids: Array) -> Array:
@@ -53,17 +61,15 @@ def places(corners: Joined | Array, body: Body, ids: Array) -> Array:
 
 def entries(starts: np.ndarray, k: Array) -> tuple[Array, Array]:
     """The first entry (...) of the k-th of lists that follow each other, and the one after its last."""
-    table = jnp.asarray(starts)
-    return table[k], table[k + 1]
+    return rows_at(starts, k), rows_at(starts, k + 1)
 
 
 def cell(n: Array, side: Array) -> Array:
     """Cell () of a cube with `side` cells a side that the direction n (3,) points into."""
     axis = jnp.argmax(jnp.abs(n))
-    turned = [(axis == k) * jnp.stack([n[k], n[(k + 1) % 3], n[(k + 2) % 3]]) for k in range(3)]
-    x, u, w = turned[0] + turned[1] + turned[2]
-    least = jnp.finfo(n.dtype).tiny
-    square = jnp.stack([u, w]) / jnp.maximum(jnp.abs(x), least)
+    turned = rows_at(n, rows_at(TURNED, axis))
+    x, least = turned[0], jnp.finfo(n.dtype).tiny
+    square = turned[1:] / jnp.maximum(jnp.abs(x), least)
     i, j = jnp.clip(jnp.floor((square + 1) * 0.5 * side).astype(jnp.int32), 0, side - 1)
     return ((2 * axis + (x < 0)) * side + i) * side + j
 
@@ -73,21 +79,24 @@ def support(hulls: Hulls, corners: Joined | Array, body: Body, n: Array) -> tupl
     towards = body.scale * unrotate(body.mat, n)
     if body.own is not None:
         best = jnp.argmax(dot(body.own, towards)).astype(jnp.int32)
-        return best, rotate(body.mat, body.scale * body.own[best])
-    first, side = jnp.asarray(hulls.grid)[body.hull]
+        return best, rotate(body.mat, body.scale * rows_at(body.own, best))
+    first, side = rows_at(hulls.grid, body.hull)
     start, end = entries(hulls.cells, first + cell(towards, side))
 
     def better(found):
         at, best, height = found
-        near = jnp.asarray(hulls.near)[jnp.minimum(at + np.arange(BLOCK), end - 1)]
+        near = rows_at(hulls.near, jnp.minimum(at + np.arange(BLOCK), end - 1))
         heights = dot(corners[near], towards)
         k = jnp.argmax(heights)
-        higher = heights[k] > height
-        return at + BLOCK, jnp.where(higher, near[k], best), jnp.where(higher, heights[k], height)
+        highest = rows_at(heights, k)
+        higher = highest > height
+        return at + BLOCK, jnp.where(higher, rows_at(near, k), best), jnp.where(higher, highest, height)
 
-    found = better((start, jnp.int32(0), jnp.asarray(-jnp.inf, n.dtype)))
+    found = start, jnp.int32(0), jnp.asarray(-jnp.inf, n.dtype)
     if hulls.most_near > BLOCK:
         found = lax.while_loop(lambda found: found[0] < end, better, found)
+    else:
+        found = better(found)
     place = body.scale * corners[found[1]]
     if body.core is not None:
         place = place + body.core * direction(body.core * unrotate(body.mat, n))

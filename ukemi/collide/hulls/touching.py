@@ -14,11 +14,14 @@ from ukemi.collide.hulls.faces import corners_of, face_plane, faces_at, four, no
 from ukemi.collide.hulls.features import Corners, Features, Patch
 from ukemi.collide.hulls.manifold import distinct, manifold
 from ukemi.collide.hulls.search import Nearest, search
-from ukemi.collide.hulls.support import Body, Joined, places, support
+from ukemi.collide.hulls.support import Body, Joined, places, support, together
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.pairs.convex import body_of, witness_of_corners
 from ukemi.collide.shapes import EMPTY, Hit, Shape, Side
+from ukemi.maths.gathers import rows_at
+from ukemi.maths.ranking import wrapped
 from ukemi.model.hulls import Hulls
+from ukemi.xla.walls import once
 
 SEVERAL = 4  # contacts of faces at the most
 
@@ -65,15 +68,15 @@ class Pair(NamedTuple):
 
     def bodies(self, hulls: Hulls) -> tuple[Body, Body]:
         """Both as polytopes."""
-        hull = jnp.asarray(hulls.of)[self.geoms]
+        hull = rows_at(hulls.of, self.geoms)
         first = body_among([a for a, _ in self.types], self.kind, self.a, hull[0])
-        return first, body(self.types[0][1], self.b, hull[1])
+        return once((first, body(self.types[0][1], self.b, hull[1])))
 
 
 def look(hulls: Hulls, corners: Corners, pair: Pair) -> tuple[Nearest, Array]:
     """Where the shapes of a pair are nearest, and whether () that is within reach."""
     one, other = pair.bodies(hulls)
-    found = nearest(hulls, Known(corners.hulls, jnp.asarray(hulls.of)[pair.geoms]), one, other, pair.a, pair.reach)
+    found = nearest(hulls, Known(corners.hulls, rows_at(hulls.of, pair.geoms)), one, other, pair.a, pair.reach)
     return found, found.distance <= pair.reach + one.radius + other.radius
 
 
@@ -85,24 +88,23 @@ def contacts(hulls: Hulls, corners: Corners, pair: Pair, found: Nearest | None) 
     types, kind, geoms, a, b, reach = pair
     kinds, second, alike = [a for a, _ in types], types[0][1], families(types)
     of_family = np.array([next(f for f, own in enumerate(alike) if k in own) for k in range(len(types))])
-    known = Known(corners.hulls, jnp.asarray(hulls.of)[geoms])
+    known = Known(corners.hulls, rows_at(hulls.of, geoms))
 
     def hits(found: Features, hint: Array) -> tuple[Hit, Array]:
-        codes = found.codes()
-        touch = patches(hulls, corners, codes)
+        codes, case = once((found.codes(), found.case))
+        touch = once(patches(hulls, corners, codes))
 
         def of(family: list[int]):
             own, one = [types[k] for k in family], jnp.asarray(within(family, len(types)))[kind]
             hit = jax.vmap(lambda case, patch: settled(own, one, case, patch, hint, a, b))
-            return lambda: jax.tree.map(lambda x: x[:, 0], hit(found.case, touch))
+            return lambda: jax.tree.map(lambda x: x[:, 0], hit(case, touch))
 
         return lax.switch(jnp.asarray(of_family)[kind], [of(family) for family in alike]), codes
 
-    other = body(second, b, known.hull[1])
     if KINDS[kinds[0]].endless:
-        return hits(*_on_plane(hulls, known, a, b, other, reach))
+        return hits(*_on_plane(hulls, known, a, b, body(second, b, known.hull[1]), reach))
     assert found
-    one = body_among(kinds, kind, a, known.hull[0])
+    one, other = pair.bodies(hulls)
     return hits(*several(kinds, kind, hulls, known, one, other, found, a))
 
 
@@ -134,7 +136,7 @@ def patches(hulls: Hulls, corners: Corners, codes: Array) -> Patch:
 
 def extent(hulls: Hulls, body: Body) -> Array:
     """How far a body reaches from its origin, at most [m]."""
-    far = jnp.asarray(hulls.bound, body.scale.dtype)[body.hull] * jnp.abs(body.scale).max() + body.radius
+    far = rows_at(jnp.asarray(hulls.bound, body.scale.dtype), body.hull) * jnp.abs(body.scale).max() + body.radius
     return far if body.core is None else far + jnp.abs(body.core).max()
 
 
@@ -196,42 +198,43 @@ def single(corners: Joined | Array, a: Body, b: Body, found: Nearest) -> Feature
     Of an edge that lies along a face or an edge, the end that weighs most stands for it; where that is beyond the
     other's corners, the place where the edge leaves them, or the other's own end.
     """
-    (ids_a, count_a), (ids_b, count_b) = distinct(found.a), distinct(found.b)
-    place_a, place_b = places(corners, a, ids_a), places(corners, b, ids_b)
-    up_a, up_b = _area(place_a, a.mat, found.normal), _area(place_b, b.mat, -found.normal)
-    on_a = (count_a == 3) & ((count_b < 3) | (jnp.abs(up_a) >= jnp.abs(up_b)))
+    ids, (count_a, count_b) = once(jax.vmap(distinct)(together(found.a, found.b)))
+    mat, pos = together(a.mat, b.mat), together(a.pos, b.pos)[:, None]
+
+    def at(a_and_b: Array) -> Array:
+        return together(places(corners, a, a_and_b[0]), places(corners, b, a_and_b[1]))
+
+    place = at(ids)
+    up = jax.vmap(_area)(place, mat, together(found.normal, -found.normal))
+    on_a = (count_a == 3) & ((count_b < 3) | (jnp.abs(up[0]) >= jnp.abs(up[1])))
     on_b = (count_b == 3) & ~on_a
     edges = (count_a == 2) & (count_b == 2)
     case = jnp.where(edges, features.EDGES, features.NEAREST)
     case = jnp.where(on_a, features.POINT_ON_A, jnp.where(on_b, features.POINT_ON_B, case))
-    turned_a = jnp.where(up_a < 0, ids_a[np.array([0, 2, 1])], ids_a)
-    turned_b = jnp.where(up_b < 0, ids_b[np.array([0, 2, 1])], ids_b)
+    turned = jnp.where(up[:, None] < 0, ids[:, np.array([0, 2, 1])], ids)
     heavy = jnp.argmax(found.weight)
-    point_a, point_b = jnp.stack([found.a[heavy]] * 3), jnp.stack([found.b[heavy]] * 3)
-
-    def world(body: Body, ids: Array) -> Array:
-        return body.pos + rotate(body.mat, places(corners, body, ids))
-
+    point = together(rows_at(found.a, heavy), rows_at(found.b, heavy))
+    seen = place, at(together(found.a, found.b)), at(turned)
+    world, given, facing = once(tuple(pos + jax.vmap(rotate)(mat, x) for x in seen))
     # the side with a face, or the first one of two edges, and the other
-    face = jnp.where(on_a, world(a, turned_a), world(b, turned_b))
-    edge, ends = jnp.where(on_a, world(b, found.b), world(a, found.a)), jnp.where(on_a, count_b, count_a) == 2
-    leaves, k = beyond(face, edge[heavy], found.weight @ edge, found.normal)
-    leaves = leaves & ends & (on_a | on_b)
+    face, edge = jnp.where(on_a, facing[0], facing[1]), jnp.where(on_a, given[1], given[0])
+    leaves, k = beyond(face, rows_at(edge, heavy), found.weight @ edge, found.normal)
+    leaves = leaves & (jnp.where(on_a, count_b, count_a) == 2) & (on_a | on_b)
     case = jnp.where(leaves, jnp.where(on_a, features.EDGE_OFF_A, features.EDGE_OFF_B), case)
-    turn = jnp.where(leaves, (k + np.arange(3)) % 3, np.arange(3))
-    turned_a, turned_b = turned_a[turn], turned_b[turn]
-    point_a, point_b = jnp.where(leaves, ids_a, point_a), jnp.where(leaves, ids_b, point_b)
+    turned = rows_at(turned.T, jnp.where(leaves, wrapped(k + np.arange(3), 3), np.arange(3))).T
+    points = jnp.where(leaves, ids, point[:, None])
 
-    along = jnp.stack([rotate(a.mat, place_a[1] - place_a[0]), rotate(b.mat, place_b[1] - place_b[0])])
-    across = cross(along[0], along[1])
-    parallel = edges & (dot(across, across) <= 1e-14 * dot(along[0], along[0]) * dot(along[1], along[1]))
+    along = jax.vmap(rotate)(mat, place[:, 1] - place[:, 0])
+    across, (square_a, square_b) = cross(along[0], along[1]), dot(along, along)
+    parallel = edges & (dot(across, across) <= 1e-14 * square_a * square_b)
     case = jnp.where(parallel, features.NEAREST, case)
-    end_of_a, at = inner_end(world(a, ids_a)[:2], world(b, ids_b)[:2], (ids_a == found.a[heavy]).argmax())
-    lone_a, lone_b = parallel & end_of_a, parallel & ~end_of_a
+    end_of_a, end = inner_end(world[0, :2], world[1, :2], (ids[0] == point[0]).argmax())
+    lone = parallel & together(end_of_a, ~end_of_a)
+    lone = jnp.where(lone[:, None], rows_at(ids.T, end)[:, None], ids)
 
-    out_a = jnp.where(on_a, turned_a, jnp.where(on_b, point_a, jnp.where(lone_a, ids_a[at], ids_a)))
-    out_b = jnp.where(on_b, turned_b, jnp.where(on_a, point_b, jnp.where(lone_b, ids_b[at], ids_b)))
-    return Features(case.astype(jnp.int32), out_a, out_b, jnp.full(2, -1, jnp.int32))
+    on = together(on_a, on_b)[:, None]
+    out = jnp.where(on, turned, jnp.where(on[::-1], points, lone))
+    return Features(case.astype(jnp.int32), out[0], out[1], jnp.full(2, -1, jnp.int32))
 
 
 def beyond(face: Array, end: Array, within: Array, up: Array) -> tuple[Array, Array]:
@@ -261,7 +264,7 @@ def inner_end(a: Array, b: Array, heavy: Array) -> tuple[Array, Array]:
     depth = jnp.concatenate([inside(a, b), inside(b, a)])
     depth = jnp.where((jnp.arange(4) == heavy) & (depth >= 0), jnp.inf, depth)
     best = jnp.argmax(depth)
-    return best < 2, best % 2
+    return best < 2, wrapped(best, 2)
 
 
 def _area(place: Array, mat: Array, n: Array) -> Array:
@@ -278,13 +281,13 @@ def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, other: Body, reach
 
     fan, real = faces_at(hulls, lowest)
     level = dot(normals(hulls, other, fan), normal)
-    face = fan[jnp.argmin(jnp.where(real, level, jnp.inf))]
+    face = rows_at(fan, jnp.argmin(jnp.where(real, level, jnp.inf)))
     loop, count = corners_of(hulls, face)
     first = jnp.argmax(loop == lowest)
-    loop = loop[(first + np.arange(hulls.longest)) % count]
+    loop = rows_at(loop, wrapped(first + np.arange(hulls.longest), count))
     every = jnp.minimum(np.arange(4, dtype=np.int32), count - 1)
     chosen = lax.cond(count > 4, lambda: four(places(known.corners, other, loop), count, 1), lambda: every)
-    corner = loop[chosen]
+    corner = rows_at(loop, chosen)
     above = dot(rotate(b.mat, places(known.corners, other, corner)), normal)
     near = (above + dot(b.pos - a.pos, normal) < reach) & (above < 0)
     there = (np.arange(4) < count) & (near | (np.arange(4) == 0))
@@ -314,13 +317,13 @@ def settled(
         normal = -normal
     else:
         distance, point, normal = _between(firsts, kind, kinds[1], case, patch, hint, a, b)
-    distance = jnp.where(case == features.NONE, EMPTY, distance)
+    distance, point, normal = once((jnp.where(case == features.NONE, EMPTY, distance), point, normal))
     return Hit(distance[None], point[None], contact_frame(normal)[None])
 
 
 def _between(firsts: list[str], kind: Array, second: str, case: Array, patch: Patch, hint: Array, a: Shape, b: Shape):
     """Distance (), point (3,) and normal (3,) of two shapes that have an end."""
-    own, other = posed_among(firsts, kind, a, patch, 0), posed(second, b, patch, 1)
+    own, other = once((posed_among(firsts, kind, a, patch, 0), posed(second, b, patch, 1)))
     distance, point, normal = contact(case, own, other, hint)
     convex = KINDS[firsts[0]].convex
     if side(firsts[0]).core and convex:
