@@ -29,6 +29,8 @@ def direction(task: Task, found: Found, now: Progress, bent: Bent, distance: Arr
     excess, second = lax.cond(
         arrived, lambda: (jnp.zeros_like(now.excess), none), lambda: _ahead(task, found, now, step, short)
     )
+    corrects = (excess > 0) & ~short
+    second = jax.tree.map(lambda x: jnp.where(corrects, x, 0.0), second)
 
     def towards(second: Products) -> tuple[Point, Array]:
         heads_off = off.products.heads - excess * task.duration + second.heads
@@ -43,8 +45,7 @@ def direction(task: Task, found: Found, now: Progress, bent: Bent, distance: Arr
         plain, farther = towards(none)
         return jax.tree.map(lambda x, y: jnp.where(farther > alpha, y, x), (change, alpha), (plain, farther))
 
-    corrected = (excess > 0) & ~short
-    change, alpha = lax.cond(corrected & (alpha < SHORT), without_second, lambda: (change, alpha))
+    change, alpha = lax.cond(corrects & (alpha < SHORT), without_second, lambda: (change, alpha))
     return Way(change, alpha, excess)
 
 
@@ -85,5 +86,4 @@ def _ahead(task: Task, found: Found, now: Progress, step: Callable, short: Array
     floor = jnp.minimum(FLOOR * (found.residual * now.speed) ** 2, jnp.where(now.fresh, 0.0, now.excess))
     excess = jnp.where(heads.any() | rubs.any(), jnp.maximum(excess, floor), now.excess)
     excess = jnp.where(excess <= task.path.kappa, 0.0, excess)
-    corrects = (excess > 0) & ~short
-    return excess, jax.tree.map(lambda x: jnp.where(corrects, x, 0.0), cones.products(affine.cones, d_head))
+    return excess, cones.products(affine.cones, d_head)
