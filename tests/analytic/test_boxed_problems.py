@@ -19,7 +19,7 @@ from ukemi.laws.rigid.live_rows import live_rows, on_rows
 
 EXACT = 1e-10
 CONTACTS, COUNT = 4, 2000
-KINDS = RowKinds(0, 0, 0, CONTACTS, 3, "pyramidal", False)
+KINDS = RowKinds(0, 0, 0, CONTACTS, 3, "pyramidal", False, ())
 OWN = boxes.roles(KINDS)
 ROLES = OWN.push, OWN.hold, OWN.owner
 
@@ -120,7 +120,7 @@ def test_enumeration_finds_solutions_too(problems):
 
 @pytest.mark.parametrize(("held", "limits"), [(2, 0), (0, 7)])
 def test_systems_of_few_rows_give_what_that_of_all_rows_gives(held, limits):
-    kinds = RowKinds(held, 1, limits, 24, 3, "pyramidal", False)
+    kinds = RowKinds(held, 1, limits, 24, 3, "pyramidal", False, ())
     own, rng, n = boxes.roles(kinds), np.random.default_rng(1), kinds.total
     J = rng.normal(size=(n, 20))
     mu = np.where(np.arange(n) < kinds.scalar, 0.0, np.where(own.push, 0.0, 0.6))
@@ -143,7 +143,7 @@ def test_systems_of_few_rows_give_what_that_of_all_rows_gives(held, limits):
 
 def test_equalities_that_contradict_each_other_are_met_as_well_as_can_be():
     """By the pseudo-inverse: a flat loop of joints is closed twice over, and torn open no force can close it."""
-    own, rng = boxes.roles(RowKinds(6, 0, 0, 0, 1, "pyramidal", False)), np.random.default_rng(2)
+    own, rng = boxes.roles(RowKinds(6, 0, 0, 0, 1, "pyramidal", False, ())), np.random.default_rng(2)
     J = rng.normal(size=(6, 9))
     J[4], J[5] = J[0] + J[1], J[2] - 2 * J[3] + 1e-8 * rng.normal(size=9)  # as rounding leaves it
     p = boxes.boxed(*map(jnp.asarray, (J @ J.T, rng.normal(size=6), np.zeros(6), np.zeros(6), np.ones(6, bool))), own)

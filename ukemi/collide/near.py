@@ -15,6 +15,7 @@ from ukemi.collide.primitives import POLYTOPES, is_ground, is_searched
 from ukemi.collide.shapes import EMPTY, Shape, own_arrays
 from ukemi.maths import spatial
 from ukemi.model.records import Model
+from ukemi.xla.walls import once
 
 CHUNK = 64  # candidates whose bounds are found together
 Pairs = Array | np.ndarray
@@ -180,10 +181,11 @@ def _boxes_apart(model: Model, pos: Array, mat: Array, known: Array, geoms: Pair
     held = [is_searched(group) for group in layout.groups]
     if not any(held):
         return known
-    # pieces put together, since what is written into an array takes a kernel of its own
+    # pieces put together, since what is written into an array takes a kernel of its own; XLA would find all gaps anew
+    # for each piece
     searched = [group.geoms for group, own in zip(layout.groups, held, strict=True) if own]
     among, sizes = np.concatenate(searched), [len(geoms) for geoms in searched]
-    gaps = jnp.split(boxes.apart(center, half, pos, mat, among), np.cumsum(sizes)[:-1])
+    gaps = jnp.split(once(boxes.apart(center, half, pos, mat, among)), np.cumsum(sizes)[:-1])
     gaps, parts = iter(gaps), jnp.split(known, layout.first[1:-1])
     return jnp.concatenate([jnp.maximum(x, next(gaps)) if own else x for x, own in zip(parts, held, strict=True)])
 

@@ -18,6 +18,7 @@ from ukemi.constraints.equalities import CONNECTS, COUPLINGS, WELDS
 from ukemi.constraints.joints import DRY_FRICTION, LIMITS
 from ukemi.constraints.tendons import TENDON_COUPLINGS, TENDON_DRY_FRICTION, TENDON_LIMITS
 from ukemi.implicit.rules import FromDistance
+from ukemi.maths import spatial
 from ukemi.model.records import Model
 from ukemi.model.tree import Static
 
@@ -40,6 +41,7 @@ class RowKinds(Static):
     dim: int  # rows per contact
     cone: str  # pyramidal or elliptic
     frictionless: bool  # some contact of a frictional model may have no friction
+    several: tuple[slice, ...]  # scalar rows that may move several dofs
     ahead: FromDistance | None = None  # contacts act from a distance: the law that a gradient rule looks at
 
     @property
@@ -84,12 +86,19 @@ def row_kinds(model: Model, cone: str | None = None, ahead: FromDistance | None 
     """Number and kinds of the rows of a model; cone: of the file if left out; ahead: contacts act from a distance."""
     cone, layout = cone or model.options.layout.cone, model.pairs.layout
     if "constraint" in model.options.layout.disabled:
-        return RowKinds(0, 0, 0, 0, 1, cone, False)
+        return RowKinds(0, 0, 0, 0, 1, cone, False, ())
     found = present(model)
     hold, rub, push = (sum(len(moves) for kind, moves in found if kind.side is side) for side in Side)
     dims = {int(d) for group in layout.groups for d in group.condim}
     frictionless = (1 in dims or layout.adheres) and layout.dim > 1
-    return RowKinds(hold, rub, push, layout.capacity, layout.dim, cone, frictionless, ahead)
+    several = tuple(_several(np.concatenate([np.zeros((0, model.nv), bool), *(moves for _, moves in found)])))
+    return RowKinds(hold, rub, push, layout.capacity, layout.dim, cone, frictionless, several, ahead)
+
+
+def _several(moves: np.ndarray) -> Iterator[slice]:
+    """Runs of the rows that may move several dofs (n, nv)."""
+    edges = np.flatnonzero(np.diff(np.pad(moves.sum(1) > 1, 1).astype(int)))
+    yield from (slice(int(a), int(b)) for a, b in edges.reshape(-1, 2))
 
 
 def scalar_blocks(frame: Frame, *, together: bool = False) -> list[Block]:
@@ -118,6 +127,18 @@ def trees_of_rows(model: Model) -> np.ndarray:
     tree = model.tree
     own = tree.body_tree[tree.dof_body][:, None] == np.arange(tree.ntree)
     return np.concatenate([np.zeros((0, tree.ntree), bool), *(moves @ own for _, moves in present(model))])
+
+
+def squares(kinds: RowKinds, J: Array, stiff: Array) -> Array:
+    """Jᵀ diag(stiff) J (nv, nv) of the scalar rows (n, nv); those that move one dof each add to its diagonal alone."""
+    alone, pulls = np.ones((len(J), 1), bool), stiff[:, None] * J
+    for run in kinds.several:
+        alone[run] = False
+    total = jnp.where(alone, J * pulls, 0.0).sum(0) * np.eye(J.shape[1], dtype=J.dtype)
+    if alone.all():
+        return total
+    J, pulls = (jnp.concatenate([x[run] for run in kinds.several]) for x in (J, pulls))
+    return total + spatial.gram(J, pulls)
 
 
 # ---- as matrix and as map -------------------------------------------------------------------------------------------

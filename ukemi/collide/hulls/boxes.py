@@ -1,5 +1,7 @@
 """Boxes around polytopes: pairs whose boxes are apart need no search."""
 
+from functools import reduce
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,10 +32,21 @@ def apart(center: Array, half: Array, pos: Array, mat: Array, pairs: np.ndarray 
 
     Never more than the distance of what they hold.
     """
-    a, b = pairs.T
     middle = pos + spatial.apply(mat, center)
-    way = middle[b] - middle[a]
-    turn = spatial.compose(mat.mT[a], mat[b])
-    gap_a = jnp.abs(spatial.apply(mat.mT[a], way)) - half[a] - spatial.apply(jnp.abs(turn), half[b])
-    gap_b = jnp.abs(spatial.apply(mat.mT[b], way)) - half[b] - spatial.apply(jnp.abs(turn.mT), half[a])
-    return jnp.maximum(gap_a.max(-1), gap_b.max(-1))
+    # coordinates lead, and are summed one by one: then all is one loop over pairs
+    table = jnp.concatenate([mat.mT.reshape(-1, 9), middle, half], -1).T
+    (axes_a, at_a, half_a), (axes_b, at_b, half_b) = (
+        ([x[:3], x[3:6], x[6:9]], x[9:12], x[12:]) for x in (table[:, own] for own in pairs.T)
+    )
+    way = at_b - at_a
+    turn = [[jnp.abs(_dot(x, y)) for y in axes_b] for x in axes_a]
+    gaps = [
+        *(jnp.abs(_dot(x, way)) - own - _dot(row, half_b) for x, own, row in zip(axes_a, half_a, turn, strict=True)),
+        *(jnp.abs(_dot(y, way)) - own - _dot(column, half_a)
+          for y, own, column in zip(axes_b, half_b, zip(*turn, strict=True), strict=True)),
+    ]  # fmt: skip
+    return reduce(jnp.maximum, gaps)
+
+
+def _dot(x, y) -> Array:
+    return x[0] * y[0] + x[1] * y[1] + x[2] * y[2]

@@ -22,7 +22,7 @@ from ukemi.constraints.contact_slopes import (
     wrench_slopes,
 )
 from ukemi.constraints.contacts import contact_jacobian, contact_parameters, surface_slip
-from ukemi.constraints.rows import RowKinds, constant_dofs, placed, scalar_blocks
+from ukemi.constraints.rows import RowKinds, constant_dofs, placed, scalar_blocks, squares
 from ukemi.laws.soft.contacts import contact_law, contact_softness, pressed
 from ukemi.laws.soft.penalty import Penalty, penalty_force, penalty_hessian
 from ukemi.laws.soft.rows import row_softness, scalar_rows
@@ -137,7 +137,7 @@ def row_slopes(kinds: RowKinds, frame: Frame, a: Array) -> ConstraintSlopes:
         return ConstraintSlopes(*(jnp.diag(diagonals[k]) for k in range(3)))
     nothing = jnp.zeros((len(a), len(a)), a.dtype)
     J, stiff = (jnp.concatenate(part) for part in _row_changes(kinds, frame, a)[:2])
-    return ConstraintSlopes(nothing, nothing, -spatial.gram(J, stiff[:, None] * J))
+    return ConstraintSlopes(nothing, nothing, -squares(kinds, J, stiff))
 
 
 def diagonal_slopes(kinds: RowKinds, frame: Frame, a: Array) -> Array:

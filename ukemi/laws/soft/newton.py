@@ -10,7 +10,7 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jax import Array, lax
 
-from ukemi.constraints.rows import RowKinds
+from ukemi.constraints.rows import RowKinds, squares
 from ukemi.laws.active_contacts import CHUNK
 from ukemi.laws.soft.penalty import active_contacts, apply_hessian, penalty_force, penalty_hessian
 from ukemi.laws.soft.problem import Point, Problem, evaluate, solution
@@ -21,7 +21,7 @@ def hessian(kinds: RowKinds, problem: Problem, x: Array, active: Array) -> Array
     """H = M + Jᵀ H[s] J (nv, nv); contacts come nearest first, so chunks beyond `active` contacts add nothing."""
     J, n, nv = problem.rows.J, kinds.scalar, problem.M.shape[0]
     diagonal, blocks = spatial.materialize(penalty_hessian(kinds, problem.rows.penalty, x))
-    H = problem.M + spatial.gram(J[:n], diagonal[:, None] * J[:n]) if n else problem.M
+    H = problem.M + squares(kinds, J[:n], diagonal) if n else problem.M
     if not kinds.contacts:
         return H
     size = min(CHUNK, kinds.contacts)
