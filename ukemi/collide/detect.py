@@ -35,7 +35,6 @@ from ukemi.model.records import Model, PairLayout
 from ukemi.status import Status
 from ukemi.xla.batches import one_by_one
 from ukemi.xla.stages import compact
-from ukemi.xla.walls import once
 
 FEW_GROUPS = 4
 SHORT = 64  # candidates near enough to look at, of which all are ranked in much less time than of more
@@ -254,7 +253,7 @@ def _pair(layout: PairLayout, family: list[int], at, posed: Posed) -> touching.P
     pair = rows_at(posed.pair, at)
     geoms = rows_at(layout.geoms, pair)
     one = kind_in(layout, family, pair), geoms, *sides(posed.shapes, geoms), rows_at(posed.reach, at)
-    one = once(jax.tree.map(lambda x: x[0], one))
+    one = spatial.materialize(jax.tree.map(lambda x: x[0], one))
     return touching.Pair([layout.groups[g].types for g in family], *one)
 
 

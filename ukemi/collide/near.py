@@ -15,7 +15,6 @@ from ukemi.collide.primitives import POLYTOPES, is_ground, is_searched
 from ukemi.collide.shapes import EMPTY, Shape, own_arrays
 from ukemi.maths import spatial
 from ukemi.model.records import Model
-from ukemi.xla.walls import once
 
 CHUNK = 64  # candidates whose bounds are found together
 Pairs = Array | np.ndarray
@@ -185,7 +184,7 @@ def _boxes_apart(model: Model, pos: Array, mat: Array, known: Array, geoms: Pair
     # for each piece
     searched = [group.geoms for group, own in zip(layout.groups, held, strict=True) if own]
     among, sizes = np.concatenate(searched), [len(geoms) for geoms in searched]
-    gaps = jnp.split(once(boxes.apart(center, half, pos, mat, among)), np.cumsum(sizes)[:-1])
+    gaps = jnp.split(spatial.materialize(boxes.apart(center, half, pos, mat, among)), np.cumsum(sizes)[:-1])
     gaps, parts = iter(gaps), jnp.split(known, layout.first[1:-1])
     return jnp.concatenate([jnp.maximum(x, next(gaps)) if own else x for x, own in zip(parts, held, strict=True)])
 

@@ -198,7 +198,7 @@ def _pair_response(function, a: Shape, b: Shape, reach: Array, columns: np.ndarr
     w = sum(x.size for x in a[2:])
     zero = jnp.zeros(12 + 2 * w, a.pos.dtype)
     along = np.eye(12 + 2 * w, dtype=a.pos.dtype)[columns]
-    now, change = jax.vmap(lambda t: jax.jvp(hit, (zero,), (t,)), out_axes=(None, -1))(along)
+    now, change = spatial.materialize(jax.vmap(lambda t: jax.jvp(hit, (zero,), (t,)), out_axes=(None, -1))(along))
     # as `polytopes.spin`, for all columns at once
     frame = now.frame
     spin = [(change.frame[:, i] * frame[:, j, :, None]).sum(1) for i, j in ((1, 2), (2, 0), (0, 1))]

@@ -212,7 +212,8 @@ def _advance_slopes(model: Model, state: State, inputs: Input, rate: Array, chan
     carried, turned = integrate_slopes(tree, rate, h)
     scaled = h * (turned @ change if len(tree.quat_joints) else change)
     position = scaled + jnp.pad(carried, ((0, 0), (0, velocity.shape[1] - nv)))
-    return jnp.concatenate([position, velocity, _activation_slopes(model, state, inputs, velocity.dtype)])
+    activation = _activation_slopes(model, state, inputs, velocity.dtype)
+    return jnp.concatenate([position, velocity, activation])
 
 
 def _activation_slopes(model: Model, state: State, inputs: Input, dtype) -> Array:
@@ -234,7 +235,7 @@ def _activation_slopes(model: Model, state: State, inputs: Input, dtype) -> Arra
     if follow_alone(model):  # all at once
         one, none = jax.tree.map(jnp.ones_like, at[2:]), jax.tree.map(jnp.zeros_like, at[2:])
         ways = (one[0], none[1]), (none[0], one[1])
-        own, given = (jax.jvp(partial(next_act, *at[:2]), at[2:], way)[1] for way in ways)
+        own, given = spatial.materialize([jax.jvp(partial(next_act, *at[:2]), at[2:], way)[1] for way in ways])
         fed = model.actuators.layout.feed[:, None] == np.arange(model.nu)
         slopes = jnp.diag(own), given[:, None] * fed
     else:

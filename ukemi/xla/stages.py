@@ -21,6 +21,7 @@ from jax.interpreters import ad, batching, mlir
 
 from ukemi.xla.flags import compiles_calls
 from ukemi.xla.programs import depending, of_some, replaced, trace
+from ukemi.xla.walls import walled
 
 # Operations of `jax.lax` that XLA's emitter refuses or makes from calls of a library; linear algebra is in
 # `jax.lax.linalg`. What is not NATIVE stays outside: XLA could not compile a call with it.
@@ -29,7 +30,7 @@ FOREIGN = (
     "axis_index", "token", "dce_sink", "device_put", "sharding", "stage", "rng", "window", "select_and",
     "beta", "gamma", "zeta",
 )  # fmt: skip
-OURS = ("ukemi_pick", "ukemi_pick_rows", "ukemi_mix", "ukemi_once")
+OURS = ("ukemi_pick", "ukemi_pick_rows", "ukemi_mix")
 OTHERS = ("jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call", "add_any", "platform_index")
 LAX = {p.name for p in vars(jax.lax).values() if isinstance(p, Primitive)}
 NATIVE = {name for name in LAX if not any(part in name for part in FOREIGN)} | {*OURS, *OTHERS}
@@ -207,7 +208,7 @@ def _marked(*args, closed: ClosedJaxpr) -> list[Array]:
         full = replaced([jnp.zeros(x.shape, x.dtype) for x in args], present, values)
         # XLA aborts on an argument that nothing uses, as one may become when it simplifies: one number of each is used
         first = [lax.slice(x, (0,) * x.ndim, (1,) * x.ndim).reshape(1).astype(jnp.float32) for x in values]
-        return *_inside_p.bind(*full, closed=closed), jnp.concatenate(first)
+        return *_inside_p.bind(*full, closed=walled(closed)), jnp.concatenate(first)
 
     # XLA moves constants in, and aborts on the unused argument of a large one: here it sees none
     out = jax.jit(region)(*lax.optimization_barrier([args[k] for k in present]))

@@ -12,7 +12,7 @@ from jax import Array
 from ukemi.collide.geometry import cross, dot, unit
 from ukemi.collide.hulls import features
 from ukemi.collide.simplex import direction
-from ukemi.xla.walls import once
+from ukemi.maths import spatial
 
 
 class Posed(NamedTuple):
@@ -38,12 +38,12 @@ def contact(case: Array, a: Posed, b: Posed, hint: Array) -> tuple[Array, Array,
         A = jnp.where(lies, A + a.girth * sidewards(a.axis, -up_b), A)
         radius = jnp.where(lies, 0.0, radius)
 
-    A, up_a, up_b, radius = once((A, up_a, up_b, radius))
+    A, up_a, up_b, radius = spatial.materialize((A, up_a, up_b, radius))
 
     def among(*cases: int) -> Array:
         return reduce(jnp.logical_or, [case == one for one in cases])
 
-    (nearest, between), (crossing, middle) = once((_nearest(A, B, hint), _edges(A, B, hint)))
+    (nearest, between), (crossing, middle) = spatial.materialize((_nearest(A, B, hint), _edges(A, B, hint)))
     # a point, and the face over which its height is the distance
     point = jnp.where(among(features.POINT_ON_B, features.LINE_ON_B, features.FACES_AT_A), A[0], B[0])
     point = jnp.where(among(features.EDGE_OFF_B, features.LINE_OFF_B), _off(A, B, up_b), point)
@@ -105,7 +105,7 @@ def _edges(P: Array, Q: Array, hint: Array) -> tuple[Array, Array]:
 
 def _nearest(P: Array, Q: Array, hint: Array) -> tuple[Array, Array]:
     """Normal (3,) and nearest points (2, 3) of two points, or of a point and a line."""
-    p, q = once((_foot(P, Q[0]), _foot(Q, P[0])))
+    p, q = spatial.materialize((_foot(P, Q[0]), _foot(Q, P[0])))
     normal = unit(q - p, hint)
     return normal * jnp.where(dot(normal, hint) < 0, -1.0, 1.0), jnp.stack([p, q])
 

@@ -21,10 +21,10 @@ from ukemi.collide.hulls.faces import corners_of, faces_at, four, normals
 from ukemi.collide.hulls.features import Features
 from ukemi.collide.hulls.support import Body, Joined, together
 from ukemi.collide.simplex import direction
+from ukemi.maths import spatial
 from ukemi.maths.gathers import rows_at, rows_where
 from ukemi.maths.ranking import places, row_and_column, wrapped
 from ukemi.model.hulls import Hulls
-from ukemi.xla.walls import once
 
 OPPOSED = 0.996  # cosine of the angle up to which faces lie on each other
 LOOKS = 0.5  # cosine of the angle up to which a cap may be what touches
@@ -87,28 +87,28 @@ def manifold(
     if a.core is not None:
         round_a = np.array([True, False]) & (a.core != 0).any()
         near = rows_where(round_a, jax.vmap(partial(caps, hulls))(bodies, near, together(normal, -normal)), near)
-    near = once(near)
+    near = spatial.materialize(near)
     pair, opposed = _least(dot(near.normals[0, :, None], near.normals[1]), -OPPOSED, *near.real)
-    ends, ways, there = once(jax.vmap(partial(edges_at, hulls, corners))(bodies, near))
+    ends, ways, there = spatial.materialize(jax.vmap(partial(edges_at, hulls, corners))(bodies, near))
     flat = jnp.abs(dot(near.normals[::-1, :, None], ways[:, None])) < ALONG
     along, lies = jax.vmap(_first)(flat, near.real[::-1], there)
     lies = lies & ~opposed & (near.count < 3)
     of_a, of_b = lies[0], lies[1] & ~lies[0]
 
     own = jnp.where(jnp.stack([of_b, of_a]), along[::-1, 0], pair)
-    of_a, of_b, own, along = once((of_a, of_b, own, along))
+    of_a, of_b, own, along = spatial.materialize((of_a, of_b, own, along))
     face, (up_a, up_b) = jax.vmap(rows_at)(near.faces, own), jax.vmap(rows_at)(near.normals, own)
     faces = jax.vmap(partial(face_loop, hulls, corners))(bodies, face)
     ends = jax.vmap(rows_at)(ends, along[:, 1])
     edges = jax.vmap(partial(edge_loop, hulls, corners))(bodies, near.corner[:, 0], ends)
-    ((loop_a, loop_b), (edge_a, edge_b)) = (apart(x) for x in once((faces, edges)))
+    ((loop_a, loop_b), (edge_a, edge_b)) = (apart(x) for x in spatial.materialize((faces, edges)))
 
     if girth is not None:
         edge_a = edge_a._replace(place=edge_a.place + girth * sidewards(a.mat[:, 2], -up_b))
     # what cuts, and what is cut: b's face by a's, or an edge by the other's face
     clipper = jax.tree.map(lambda x, y: jnp.where(of_a, x, y), loop_b, loop_a)
     subject = jax.tree.map(lambda x, y, z: jnp.where(of_a, x, jnp.where(of_b, y, z)), edge_a, edge_b, loop_b)
-    clipper, subject = once((clipper, subject))
+    clipper, subject = spatial.materialize((clipper, subject))
     used = opposed | of_a | of_b
     up = jnp.where(of_a, up_b, up_a)
     left = cut(subject, clipper, up)
@@ -116,7 +116,7 @@ def manifold(
     along = jnp.where(of_a | of_b, 1.0, -dot(up_a, up_b))
     height = along * dot(left.place - clipper.place[0], up)
     height = jnp.where(of_a | of_b | real_corners(left, clipper, up), height, jnp.inf)
-    chosen, there = once(choose(left, height, of_a | of_b))
+    chosen, there = spatial.materialize(choose(left, height, of_a | of_b))
     found = jax.vmap(lambda of: describe(of, subject, clipper, of_a, of_b))(rows_at(left.of, chosen))
     faces = jnp.where(jnp.stack([of_a, of_b]), -1, face)
     case = jnp.where(there & used, found.case, features.NONE).astype(jnp.int32)
@@ -253,7 +253,7 @@ def halved(left: Polygon, p: Array, side: Array, name: Array) -> Polygon:
     total = jnp.cumsum(crosses.astype(jnp.int32) + kept)
     edge = jnp.minimum(jnp.searchsorted(total, k + 1), len(k) - 1)
     of_edge = jax.tree.map(lambda x: rows_at(x, edge), (crosses, here, there, t, left.line, inside, after))
-    crosses, start, stop, t, line, inside, end = once(of_edge)
+    crosses, start, stop, t, line, inside, end = spatial.materialize(of_edge)
     own = k - jnp.where(edge > 0, rows_at(total, jnp.maximum(edge - 1, 0)), 0)
     new = crosses & (own == 0)
     crossing = start + t[:, None] * (stop - start)

@@ -18,10 +18,10 @@ from ukemi.collide.hulls.support import Body, Joined, places, support, together
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.pairs.convex import body_of, witness_of_corners
 from ukemi.collide.shapes import EMPTY, Hit, Shape, Side
+from ukemi.maths import spatial
 from ukemi.maths.gathers import rows_at
 from ukemi.maths.ranking import wrapped
 from ukemi.model.hulls import Hulls
-from ukemi.xla.walls import once
 
 SEVERAL = 4  # contacts of faces at the most
 
@@ -70,7 +70,7 @@ class Pair(NamedTuple):
         """Both as polytopes."""
         hull = rows_at(hulls.of, self.geoms)
         first = body_among([a for a, _ in self.types], self.kind, self.a, hull[0])
-        return once((first, body(self.types[0][1], self.b, hull[1])))
+        return spatial.materialize((first, body(self.types[0][1], self.b, hull[1])))
 
 
 def look(hulls: Hulls, corners: Corners, pair: Pair) -> tuple[Nearest, Array]:
@@ -91,8 +91,8 @@ def contacts(hulls: Hulls, corners: Corners, pair: Pair, found: Nearest | None) 
     known = Known(corners.hulls, rows_at(hulls.of, geoms))
 
     def hits(found: Features, hint: Array) -> tuple[Hit, Array]:
-        codes, case = once((found.codes(), found.case))
-        touch = once(patches(hulls, corners, codes))
+        codes, case = spatial.materialize((found.codes(), found.case))
+        touch = spatial.materialize(patches(hulls, corners, codes))
 
         def of(family: list[int]):
             own, one = [types[k] for k in family], jnp.asarray(within(family, len(types)))[kind]
@@ -198,7 +198,7 @@ def single(corners: Joined | Array, a: Body, b: Body, found: Nearest) -> Feature
     Of an edge that lies along a face or an edge, the end that weighs most stands for it; where that is beyond the
     other's corners, the place where the edge leaves them, or the other's own end.
     """
-    ids, (count_a, count_b) = once(jax.vmap(distinct)(together(found.a, found.b)))
+    ids, (count_a, count_b) = spatial.materialize(jax.vmap(distinct)(together(found.a, found.b)))
     mat, pos = together(a.mat, b.mat), together(a.pos, b.pos)[:, None]
 
     def at(a_and_b: Array) -> Array:
@@ -215,7 +215,7 @@ def single(corners: Joined | Array, a: Body, b: Body, found: Nearest) -> Feature
     heavy = jnp.argmax(found.weight)
     point = together(rows_at(found.a, heavy), rows_at(found.b, heavy))
     seen = place, at(together(found.a, found.b)), at(turned)
-    world, given, facing = once(tuple(pos + jax.vmap(rotate)(mat, x) for x in seen))
+    world, given, facing = spatial.materialize(tuple(pos + jax.vmap(rotate)(mat, x) for x in seen))
     # the side with a face, or the first one of two edges, and the other
     face, edge = jnp.where(on_a, facing[0], facing[1]), jnp.where(on_a, given[1], given[0])
     leaves, k = beyond(face, rows_at(edge, heavy), found.weight @ edge, found.normal)
@@ -317,13 +317,13 @@ def settled(
         normal = -normal
     else:
         distance, point, normal = _between(firsts, kind, kinds[1], case, patch, hint, a, b)
-    distance, point, normal = once((jnp.where(case == features.NONE, EMPTY, distance), point, normal))
+    distance, point, normal = spatial.materialize((jnp.where(case == features.NONE, EMPTY, distance), point, normal))
     return Hit(distance[None], point[None], contact_frame(normal)[None])
 
 
 def _between(firsts: list[str], kind: Array, second: str, case: Array, patch: Patch, hint: Array, a: Shape, b: Shape):
     """Distance (), point (3,) and normal (3,) of two shapes that have an end."""
-    own, other = once((posed_among(firsts, kind, a, patch, 0), posed(second, b, patch, 1)))
+    own, other = spatial.materialize((posed_among(firsts, kind, a, patch, 0), posed(second, b, patch, 1)))
     distance, point, normal = contact(case, own, other, hint)
     convex = KINDS[firsts[0]].convex
     if side(firsts[0]).core and convex:

@@ -11,6 +11,7 @@ from jax import Array
 
 from ukemi.collide.geometry import clamp, contact_frame, cross, dot, smooth_step, unit
 from ukemi.collide.shapes import EMPTY, Hit, Shape
+from ukemi.maths.spatial import materialize
 
 
 def _ball_contacts(
@@ -23,7 +24,7 @@ def _ball_contacts(
     """
     x_axis = jnp.array([1.0, 0.0, 0.0], a.pos.dtype)
     apart = centre_b - centre_a
-    normal = unit(apart, unit(cross(a.mat[:, 2], b.mat[:, 2]), x_axis))
+    normal = materialize(unit(apart, unit(cross(a.mat[:, 2], b.mat[:, 2]), x_axis)))
     distance = dot(normal, apart) - radius_a - radius_b
     return distance, centre_a + normal * (radius_a + 0.5 * distance)[..., None], normal
 
@@ -109,6 +110,7 @@ class Axes(NamedTuple):
 
     def contacts(self, a: Shape, b: Shape, on_a: Array, on_b: Array) -> tuple[Array, Array, Array]:
         """Distance, point and normal of the balls at the places (k,) of both."""
+        on_a, on_b = materialize((on_a, on_b))
         centres = a.pos + self.a * on_a[:, None], b.pos + self.b * on_b[:, None]
         return _ball_contacts(a, b, *centres, a.size[0], b.size[0])
 

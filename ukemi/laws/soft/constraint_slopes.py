@@ -144,7 +144,8 @@ def diagonal_slopes(kinds: RowKinds, frame: Frame, a: Array) -> Array:
     """Diagonals (3, nv) of the slopes of constant rows in q and v and of their curvature, which are nothing else: each
     row moves one dof, by plus or minus one.
     """
-    _, stiff, damped, nearer = (jnp.concatenate(part) for part in _row_changes(kinds, frame, a))
+    changes = _row_changes(kinds, frame, a)[1:]
+    stiff, damped, nearer = spatial.materialize([jnp.concatenate(part) for part in changes])
     nearer = jnp.where(np.arange(len(nearer)) < kinds.rub, 0.0, nearer)  # what rubs has no position
     dofs = cast(np.ndarray, constant_dofs(frame.model))
     own = (dofs[:, None] == np.arange(len(a))).astype(a.dtype)

@@ -181,7 +181,8 @@ def _wrapped(model: Model, kin: Kinematics, spans: np.ndarray) -> Part:
     X, *points = spatial.materialize((X, *sites))
     mat, seen = X[:3, :3], [((x - X[:3, 3])[:, None] * X[:3, :3]).sum(0) for x in points]
     sphere = np.array([model.geoms.layout.type[g] == "sphere" for g in geom.tolist()])
-    found = ways(jnp.stack(seen[:2]), model.geoms.size[geom, 0], seen[2], sphere, side >= 0)
+    near, aside = spatial.materialize((jnp.stack(seen[:2]), seen[2]))
+    found = spatial.materialize(ways(near, model.geoms.size[geom, 0], aside, sphere, side >= 0))
     force = (mat * found.slope[:, None]).sum(2) * share
     places = np.tile(tendon, 2), body[np.concatenate([a, b])], np.tile(on, 2)
     ends = Ends(*places, jnp.concatenate(points[:2], 1), jnp.concatenate([*force], 1))
