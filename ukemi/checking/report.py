@@ -60,6 +60,8 @@ def differences(method: Method, point: Point, directions: dict) -> tuple[Array, 
     tree, h = point.model.tree, point.model.options.timestep
     method = _reference(method)
     base, mode = step_with_mode(method, *point)
+    # what a law remembers says where it starts to look, not what it finds: where this step ended is near
+    point = point._replace(state=dataclasses.replace(point.state, cache=base.cache))
 
     def one(direction):
         def rung(t):

@@ -2,7 +2,8 @@
 
 Rows join one by one: the force of a violated row is driven until its velocity vanishes or its bound is met, while the
 rows that joined before keep their conditions by changing sides where they must. Two corrections of Jade's: the bound
-of a friction moves with the force of its normal during a step; and where pivoting fails, the sides are searched.
+of a friction moves with the force of its normal during a step; and where pivoting fails, the sides are searched. As
+bounds move, the path on which joined rows keep their conditions may fold: it is then followed back, as Lemke's are.
 """
 
 from typing import NamedTuple
@@ -41,6 +42,9 @@ class Pivots(NamedTuple):
     joined: Array  # (n,) bool
     f: Array  # (n,)
     row: Array  # () the row being driven, −1 for none
+    way: Array  # () ±1, in which direction
+    last: Array  # () the row that changed last while this one is driven, −1 for none
+    came: Array  # () int8: the side on which that was before
     count: Array  # () pivots so far
     stuck: Array  # () bool: nothing stops a step
     done: Array  # () bool
@@ -59,6 +63,9 @@ def dantzig(p: Boxed, own: Roles, needed: Array) -> tuple[Array, Array]:
         joined=jnp.zeros(n, bool),
         f=jnp.zeros_like(p.b),
         row=jnp.full((), -1, jnp.int32),
+        way=jnp.ones((), p.b.dtype),
+        last=jnp.full((), -1, jnp.int32),
+        came=jnp.zeros((), jnp.int8),
         count=jnp.zeros((), jnp.int32),
         stuck=jnp.zeros((), bool),
         done=jnp.zeros((), bool),
@@ -82,28 +89,42 @@ def _pivot(p: Boxed, own: Roles, slack: Array, at: Pivots) -> Pivots:
     row = jnp.where(at.row < 0, jnp.argmax(rank), at.row)
     done = (at.row < 0) & (rank.max() == 0)
     driven = np.arange(len(at.f)) == row
-    way = jnp.where(w[row] < 0, 1.0, -1.0).astype(p.b.dtype)
-    df, dw = _direction(p, own, at, driven, way)
+    df, dw = _direction(p, own, at, driven)
+    # towards zero velocity at first, then so that the row that changed last enters the range of its new side
+    ahead = jnp.where(at.last < 0, jnp.where(w[row] < 0, 1.0, -1.0), at.way).astype(p.b.dtype)
+    way = jnp.where(_enters(p, own, at, df, dw) * ahead < 0, -ahead, ahead)
+    df, dw = way * df, way * dw
     step, which, side = _ratio_test(p, own, at, driven, w, df, dw)
     stuck = step >= FREE
     step = jnp.where(stuck | done, 0.0, step)
     met = (np.arange(len(at.f)) == which) & ~done & ~stuck
+    ends = done | (met & driven).any()
     return Pivots(
         side=jnp.where(met, side, at.side).astype(jnp.int8),
         joined=at.joined | (met & driven),
         f=at.f + step * df,
-        row=jnp.where(done | (met & driven).any(), -1, row).astype(jnp.int32),
+        row=jnp.where(ends, -1, row).astype(jnp.int32),
+        way=way,
+        last=jnp.where(ends, -1, which).astype(jnp.int32),
+        came=at.side[which],
         count=at.count + 1,
         stuck=stuck & ~done,
         done=done,
     )
 
 
-def _direction(p: Boxed, own: Roles, at: Pivots, driven: Array, way: Array) -> tuple[Array, Array]:
+def _enters(p: Boxed, own: Roles, at: Pivots, df: Array, dw: Array) -> Array:
+    """How fast the row that changed last enters the range of its new side (), zero if there is none."""
+    k, to, wide = at.last, at.side[at.last], jnp.where(own.push, 0.0, p.mu * df[own.owner])
+    force, velocity = at.came * (at.came * wide[k] - df[k]), -to * dw[k]
+    return jnp.where(k < 0, 0.0, jnp.where(to == CLAMPED, force, velocity))
+
+
+def _direction(p: Boxed, own: Roles, at: Pivots, driven: Array) -> tuple[Array, Array]:
     """Change of forces and velocities per unit of the driven force, joined rows keeping their conditions."""
     eye = np.eye(len(at.f), dtype=at.f.dtype)
     G = jnp.where(at.joined[:, None], system(p, own, at.side, 0.0), eye)
-    df = jsl.lu_solve(jsl.lu_factor(G), jnp.where(driven, way, 0.0))
+    df = jsl.lu_solve(jsl.lu_factor(G), driven.astype(G.dtype))
     return df, p.A @ df
 
 
