@@ -1,6 +1,7 @@
 """Compact stages: the same values, derivatives and batches as without, whatever operations are among them."""
 
 import warnings
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +9,9 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from ukemi.maths.spatial import materialize
 from ukemi.xla import flags, programs, stages
 from ukemi.xla.stages import compact
-from ukemi.xla.walls import once
 
 
 def calls(function, *args) -> int:
@@ -49,10 +50,10 @@ def with_constants(x, y):
 
 def with_walls(x, y):
     """Values that are written down, in a loop and a branch too; of several types, of which some have no derivative."""
-    z, largest, flags = once((jnp.sin(x) @ y, jnp.argmax(y), x > 0))
-    z = jax.lax.fori_loop(0, 3, lambda k, z: once(jnp.cos(z) * y[largest]) + k, z)
-    chosen = jax.lax.cond(flags.any(), lambda z: once((z, x[:0]))[0] ** 2, lambda z: z, z)
-    return {"a": jnp.where(flags[0], chosen, y), "b": once(jnp.ones(2) * 3)[0] * z.sum()}
+    z, largest, flags = materialize((jnp.sin(x) @ y, jnp.argmax(y), x > 0))
+    z = jax.lax.fori_loop(0, 3, lambda k, z: materialize(jnp.cos(z) * y[largest]) + k, z)
+    chosen = jax.lax.cond(flags.any(), lambda z: materialize((z, x[:0]))[0] ** 2, lambda z: z, z)
+    return {"a": jnp.where(flags[0], chosen, y), "b": materialize(jnp.ones(2) * 3)[0] * z.sum()}
 
 
 FUNCTIONS = [smooth, with_library, with_loops, with_constants, with_walls]
@@ -178,15 +179,24 @@ def test_what_was_traced_lately_is_not_traced_again():
     assert len(programs._recent) == programs.RECENT
 
 
-def test_what_goes_through_a_wall_is_part_of_no_later_expression():
+@pytest.mark.parametrize("looped", [False, True])
+def test_barriers_hold_within_a_stage(looped):
     """Of six short expressions, each of the one before, XLA makes one, in which parts are computed again and again."""
 
-    def chain(wall, x):
-        for _ in range(6):
-            x = wall(jnp.stack([x[0] * x[1] - x[2] * x[0], x[1] * x[2] - x[0] * x[1], x[2] * x[0] - x[1] * x[2]]))
-        return x
+    def chain(barrier, x):
+        def one(x):
+            return barrier(jnp.stack([x[0] * x[1] - x[2] * x[0], x[1] * x[2] - x[0], x[2] * x[0] - x[1] * x[2]]))
 
-    def expressions(wall) -> int:
-        return jax.jit(compact(lambda x: chain(wall, x))).lower(jnp.ones(3)).compile().as_text().count(" fusion(")
+        def six(x):
+            for _ in range(6):
+                x = one(x)
+            return x
 
-    assert expressions(once) >= 6 > expressions(lambda x: x)
+        return jax.lax.fori_loop(0, 3, lambda k, x: six(x), x) if looped else six(x)
+
+    def expressions(barrier) -> int:
+        return jax.jit(compact(partial(chain, barrier))).lower(X[0]).compile().as_text().count(" fusion(")
+
+    assert expressions(materialize) >= 6 > expressions(lambda x: x)
+    batch = jax.jit(jax.vmap(compact(partial(chain, materialize)))).lower(X).as_text()
+    assert "inlineable" not in batch and "optimization_barrier" in batch  # which is no stage

@@ -115,7 +115,8 @@ def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
     found = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
     margin, gap = reach_ahead(model, ahead, found.pair)
     excess = (found.distance - margin).astype(jnp.float32)
-    nearest = _ranked(excess, found.distance < margin + gap, min(layout.capacity, len(excess)))
+    excess, known = spatial.materialize((excess, found.distance < margin + gap))
+    nearest = _ranked(excess, known, min(layout.capacity, len(excess)))
     if layout.capacity < len(excess):
         overflow = overflow | ((excess < 0).sum() > layout.capacity)
     distance, hit, pair, which, features = spatial.materialize(tuple(x[nearest] for x in found))

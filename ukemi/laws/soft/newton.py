@@ -33,6 +33,7 @@ def hessian(kinds: RowKinds, problem: Problem, x: Array, active: Array) -> Array
         start = jnp.minimum(k * size, kinds.contacts - size)
         rows, block = (lax.dynamic_slice_in_dim(part, start, size) for part in (frame, blocks))
         block = jnp.where((start + np.arange(size) >= k * size)[:, None, None], block, 0.0)
+        rows, block = spatial.materialize((rows, block))
         stiff = cast(Array, sum(block[:, :, j, None] * rows[:, None, j] for j in range(kinds.dim)))
         return H + spatial.gram(lax.collapse(rows, 0, 2), lax.collapse(stiff, 0, 2))
 

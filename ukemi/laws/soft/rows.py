@@ -90,7 +90,7 @@ def scalar_force(kinds: RowKinds, a: Array, here: Here) -> Array:
 def _contact_law(frame: Frame, kinds: RowKinds, moving: Array) -> ContactLaw:
     """Of contacts whose bodies move at `moving` (n, dim)."""
     slip = surface_slip(frame.model, frame.kin, frame.contacts, kinds.dim)
-    return contact_law(frame.model, frame.contacts, kinds, moving + slip)
+    return spatial.materialize(contact_law(frame.model, frame.contacts, kinds, moving + slip))
 
 
 def _no_law(kinds: RowKinds, dtype) -> ContactLaw:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.maths.spatial import columns_across, columns_cross, safe_norm
+from ukemi.maths.spatial import columns_across, columns_cross, materialize, safe_norm
 
 NEWTON = 4  # steps towards a bend, which leave an error of 1e-6 rad at the most
 POLISH = 2  # more steps, differentiated: the first brings first derivatives of the root, the second those up to third
@@ -60,7 +60,8 @@ def ways(p: Array, radius: Array, side: Array, round_: np.ndarray, sided: np.nda
     axes = jnp.where(round_, _plane(p), np.eye(2, 3)[..., None])
     d = _inner(axes, p[:, None])
     inside = sided & (_dot(side, side) < radius**2)
-    around = _around(d, jnp.where(inside, 0.0, _inner(axes, side)), radius, sided & ~inside)
+    d, beside, axes = materialize((d, jnp.where(inside, 0.0, _inner(axes, side)), axes))
+    around = _around(d, beside, radius, sided & ~inside)
     flat = jax.tree.map(lambda x, y: jnp.where(inside, x, y), _through(d, radius), around) if sided.any() else around
     total = flat.reach.sum(0) + flat.arc
     rise = jnp.where(round_, 0.0, p[1, 2] - p[0, 2]) / jnp.where(total == 0, 1.0, total)
@@ -169,7 +170,7 @@ def _around(d: Array, side: Array, radius: Array, sided: Array | np.ndarray) -> 
     # the shorter way, clockwise or not, and the other one from behind
     sign = jnp.where((turns < 0) != behind, 1.0, -1.0)
     quarter = _quarter(d) * np.array([-1.0, 1.0])[:, None, None] * sign
-    at = radius * (radius * d + reach[:, None] * quarter) / square
+    at = materialize(radius * (radius * d + reach[:, None] * quarter) / square)
     turn = -sign * jnp.arctan2(_area(at[0], at[1]), _dot(at[0], at[1]))
     turn = jnp.where(turn < -1e-9, turn + 2 * np.pi, turn)  # where it just touches, rounding is no full turn
     ok = outside.all(0) & ~free & (length > 0) & (radius > 0)
