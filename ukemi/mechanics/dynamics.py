@@ -26,7 +26,7 @@ class Smooth(NamedTuple):
 def body_inertias(model: Model, kin: Kinematics) -> Array:
     """Pseudo-inertias (nb, 16) of the bodies in world axes about each tree's reference point."""
     local, X = local_inertias(model), poses_about_trees(model, kin)
-    return spatial.compose(spatial.compose(X, local), X.mT).reshape(-1, 16)
+    return spatial.compose(spatial.materialize(spatial.compose(X, local)), X.mT).reshape(-1, 16)
 
 
 def local_inertias(model: Model) -> Array:
@@ -237,9 +237,8 @@ class _Composites(NamedTuple):
 
 
 def _composites(model: Model, pseudo: Array, velocity: Velocities, force: Array) -> _Composites:
-    inertia, V = spatial.spatial_inertia(pseudo), velocity.body
-    momentum = spatial.apply(inertia, V)
-    turn = spatial.motion_matrix(V)
+    inertia, turn = spatial.materialize((spatial.spatial_inertia(pseudo), spatial.motion_matrix(velocity.body)))
+    momentum = spatial.materialize(spatial.apply(inertia, velocity.body))
     half = spatial.materialize(spatial.compose(inertia, turn))
     B = spatial.force_bar_matrix(momentum) - half.mT - half  # I is symmetric: [V×]ᵀI = (I[V×])ᵀ
     parts = spatial.materialize(jnp.concatenate([pseudo, B.reshape(-1, 36), force], -1))

@@ -199,7 +199,7 @@ def _motion_subspace(model: Model, X: Array, ref: Array, after: list[Array]) -> 
 
 def geom_frames(model: Model, kin: Kinematics) -> tuple[Array, Array]:
     """World positions (ng, 3) and rotations (ng, 3, 3) of the geoms."""
-    local = spatial.pose(spatial.quat_to_mat(model.geoms.quat), model.geoms.pos)
+    local = spatial.materialize(spatial.pose(spatial.quat_to_mat(model.geoms.quat), model.geoms.pos))
     X = spatial.materialize(spatial.compose(pick_rows(kin.X, model.geoms.layout.body), local))
     return X[:, :3, 3], X[:, :3, :3]
 

@@ -175,7 +175,7 @@ def _wrapped(model: Model, kin: Kinematics, spans: np.ndarray) -> Part:
     """Spans with a shape in between, which both ends pull against."""
     tendon, a, b, geom, side, _ = spans.T
     body, share, on = model.sites.layout.body, _shares(model, spans), model.geoms.layout.body[geom]
-    local = spatial.pose(spatial.quat_to_mat(model.geoms.quat[geom]), model.geoms.pos[geom])
+    local = spatial.materialize(spatial.pose(spatial.quat_to_mat(model.geoms.quat[geom]), model.geoms.pos[geom]))
     X = jnp.moveaxis(spatial.compose(pick_rows(kin.X, on), local), 0, -1)
     sites = (site_points(model, kin, s).T for s in (a, b, np.maximum(side, 0)))
     X, *points = spatial.materialize((X, *sites))
