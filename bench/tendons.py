@@ -68,7 +68,11 @@ def clock(m: mujoco.MjModel) -> None:
         return (uk.rollout(model, start, ctrls).q[-1] ** 2).sum()
 
     def linear(state, ctrl):
-        return jax.lax.scan(lambda s, c: (lambda lin: (lin.next, lin.A.sum()))(uk.linearize(model, s, c)), state, ctrl)
+        def one(state, ctrl):
+            found = uk.linearize(model, state, ctrl)
+            return found.next, (found.A, found.B)
+
+        return jax.lax.scan(one, state, ctrl)
 
     built, functions = {}, {"roll": loss, "gradient": jax.value_and_grad(loss), "linear": linear}
     for name, function in functions.items():

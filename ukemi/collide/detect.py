@@ -350,8 +350,8 @@ def _append(layout: PairLayout, every: list[list[int]], posed: Posed, room: int,
     for family in every:
         near, start = _near(layout, posed, family[0], family[-1])
         add = _adder(layout, family, posed, near, start, room)
-        loops = is_searched(layout.groups[family[0]])  # which may take no turn
-        carry = add(carry) if loops else lax.cond(near.any(), add, lambda carry: carry, carry)
+        searched = is_searched(layout.groups[family[0]])  # by loops, which may take no turn
+        carry = add(carry) if searched else lax.cond(near.any(), add, lambda carry: carry, carry)
     return carry
 
 
@@ -359,11 +359,12 @@ def _adder(layout: PairLayout, family: list[int], posed: Posed, near: Array, sta
     """Function that appends the contact points of a family's near pairs to (Found, length, lost, failed)."""
     count, slots = near.sum(), len(near) if layout.many else _slots(layout, family)
     chunk, points = chunk_in(layout, family), points_in(layout, family)
+    searched, none = is_searched(layout.groups[family[0]]), jnp.zeros(slots, jnp.int32)
 
     def add(carry):
-        index = lax.cond(near.any(), lambda: places(near, slots), lambda: jnp.zeros(slots, jnp.int32))
+        index = lax.cond(near.any(), lambda: places(near, slots), lambda: none) if searched else places(near, slots)
         index, wanted, nearest = start + jnp.pad(index, (0, -slots % chunk)), jnp.minimum(count, slots), None
-        if is_searched(layout.groups[family[0]]):
+        if searched:
             index, wanted, nearest, failed = _within_reach(layout, family, posed, index, wanted)
             carry = (*carry[:3], carry[3] | failed)
 

@@ -19,7 +19,7 @@ from ukemi.collide.hulls import features
 from ukemi.collide.hulls.contact import sidewards
 from ukemi.collide.hulls.faces import corners_of, faces_at, four, normals
 from ukemi.collide.hulls.features import Features
-from ukemi.collide.hulls.support import Body, Joined, together
+from ukemi.collide.hulls.support import Body, Joined, each, together
 from ukemi.collide.simplex import direction
 from ukemi.maths import spatial
 from ukemi.maths.gathers import rows_at, rows_where
@@ -101,7 +101,7 @@ def manifold(
     faces = jax.vmap(partial(face_loop, hulls, corners))(bodies, face)
     ends = jax.vmap(rows_at)(ends, along[:, 1])
     edges = jax.vmap(partial(edge_loop, hulls, corners))(bodies, near.corner[:, 0], ends)
-    ((loop_a, loop_b), (edge_a, edge_b)) = (apart(x) for x in spatial.materialize((faces, edges)))
+    ((loop_a, loop_b), (edge_a, edge_b)) = (each(x) for x in spatial.materialize((faces, edges)))
 
     if girth is not None:
         edge_a = edge_a._replace(place=edge_a.place + girth * sidewards(a.mat[:, 2], -up_b))
@@ -163,12 +163,6 @@ def caps(hulls: Hulls, body: Body, near: Reached, towards: Array) -> Reached:
 def placed(body: Body, corners: Joined | Array, ids: Array) -> Array:
     """Corners (..., 3) in the world."""
     return body.pos + rotate(body.mat, body.scale * corners[ids])
-
-
-def apart(both: Loop) -> tuple[Loop, Loop]:
-    """What was put `together`."""
-    first, second = (jax.tree.map(lambda x, k=k: x[k], both) for k in (0, 1))
-    return first, second
 
 
 def edges_at(hulls: Hulls, corners: Joined | Array, body: Body, near: Reached) -> tuple[Array, Array, Array]:

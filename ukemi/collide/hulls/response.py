@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from ukemi.collide.hulls.features import Around, Corners, Faces, Patch, around, corners_at
 from ukemi.collide.hulls.features import patch as patch_of
-from ukemi.collide.hulls.touching import families, settled, within
+from ukemi.collide.hulls.touching import routines, settled, within
 from ukemi.collide.shapes import Hit, Shape, sides
 from ukemi.maths.gathers import put_rows, rows_at
 from ukemi.maths.ranking import places
@@ -44,7 +44,7 @@ class Family(NamedTuple):
 def families_of(layout: PairLayout, groups: list[int]) -> list[Family]:
     """Groups that are alike, of some."""
     types = [layout.groups[g].types for g in groups]
-    return [Family([types[k] for k in own], [groups[k] for k in own]) for own in families(types)]
+    return [Family([types[k] for k in own], [groups[k] for k in own]) for own in routines(types)]
 
 
 def hit_of(types: list[tuple[str, str]], touch: Touch) -> Callable[[Shape, Shape, Array], Hit]:

@@ -54,6 +54,12 @@ def together(x, y):
     return jax.tree.map(lambda x, y: jnp.stack([x, y]), x, y)
 
 
+def each(both):
+    """Both of what was put `together`."""
+    first, second = (jax.tree.map(lambda x, k=k: x[k], both) for k in (0, 1))
+    return first, second
+
+
 def places(corners: Joined | Array, body: Body, ids: Array) -> Array:
     """Corners (..., 3) of a body along its axes, from its origin."""
     return body.scale * (corners if body.own is None else body.own)[ids]

@@ -86,7 +86,7 @@ def contacts(hulls: Hulls, corners: Corners, pair: Pair, found: Nearest | None) 
     found: where the shapes are nearest; None if the first one is a plane.
     """
     types, kind, geoms, a, b, reach = pair
-    kinds, second, alike = [a for a, _ in types], types[0][1], families(types)
+    kinds, second, alike = [a for a, _ in types], types[0][1], routines(types)
     of_family = np.array([next(f for f, own in enumerate(alike) if k in own) for k in range(len(types))])
     known = Known(corners.hulls, rows_at(hulls.of, geoms))
 
@@ -108,7 +108,7 @@ def contacts(hulls: Hulls, corners: Corners, pair: Pair, found: Nearest | None) 
     return hits(*several(kinds, kind, hulls, known, one, other, found, a))
 
 
-def families(types: list[tuple[str, str]]) -> list[list[int]]:
+def routines(types: list[tuple[str, str]]) -> list[list[int]]:
     """Which pairs of kinds, by their places, are settled by one routine: its program is made once for all of them.
 
     Planes and height fields have forms of their own, and shapes with a curved core a search.
@@ -304,7 +304,7 @@ def settled(
 ) -> Hit:
     """The contact (1, ...) of one case, where patches of both shapes (2, ...) touch.
 
-    types: what the shapes may be, one of `families`, and kind: () which of these they are.
+    types: what the shapes may be, one of `routines`, and kind: () which of these they are.
     """
     kinds, firsts = types[0], [a for a, _ in types]
     if KINDS[kinds[0]].endless:
