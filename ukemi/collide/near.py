@@ -11,7 +11,7 @@ from ukemi.collide import broad
 from ukemi.collide.hulls import boxes, ground
 from ukemi.collide.hulls.features import Corners, all_corners
 from ukemi.collide.kinds import KINDS
-from ukemi.collide.primitives import POLYTOPES, is_ground, is_searched
+from ukemi.collide.primitives import is_ground
 from ukemi.collide.shapes import EMPTY, Shape, own_arrays
 from ukemi.maths import spatial
 from ukemi.model.records import Model
@@ -167,26 +167,31 @@ def _apart(model: Model, shapes: Shape, reach: Array, pair: Pairs | None = None)
 
 
 def _boxes_apart(model: Model, pos: Array, mat: Array, known: Array, geoms: Pairs | None) -> Array:
-    """Distance (n,) `known` between bounding capsules, or of polytopes that between boxes if it is larger."""
+    """Distance (n,) `known` between bounding capsules, or that between boxes where it is larger."""
     layout, kinds = model.pairs.layout, model.geoms.layout.type
-    if layout.hulls.idle:
+    held = [_fills_boxes(*group.types) for group in layout.groups]
+    if not any(held):
         return known
     center, half = boxes.boxes(kinds, layout.hulls, model.geoms.size)
     if geoms is not None:
-        held = np.array([[(a, b) in POLYTOPES for b in KINDS] for a in KINDS])
+        held = np.array([[_fills_boxes(a, b) for b in KINDS] for a in KINDS])
         kind = jnp.asarray([list(KINDS).index(kind) for kind in kinds])[geoms]
         among = jnp.asarray(held)[kind[:, 0], kind[:, 1]]
         return jnp.where(among, jnp.maximum(known, boxes.apart(center, half, pos, mat, geoms)), known)
-    held = [is_searched(group) for group in layout.groups]
-    if not any(held):
-        return known
     # pieces put together, since what is written into an array takes a kernel of its own; XLA would find all gaps anew
     # for each piece
-    searched = [group.geoms for group, own in zip(layout.groups, held, strict=True) if own]
-    among, sizes = np.concatenate(searched), [len(geoms) for geoms in searched]
+    filling = [group.geoms for group, own in zip(layout.groups, held, strict=True) if own]
+    among, sizes = np.concatenate(filling), [len(geoms) for geoms in filling]
     gaps = jnp.split(spatial.materialize(boxes.apart(center, half, pos, mat, among)), np.cumsum(sizes)[:-1])
     gaps, parts = iter(gaps), jnp.split(known, layout.first[1:-1])
     return jnp.concatenate([jnp.maximum(x, next(gaps)) if own else x for x, own in zip(parts, held, strict=True)])
+
+
+def _fills_boxes(*types: str) -> bool:
+    """Whether boxes around two shapes may tell apart what capsules do not: of rods and balls capsules are all."""
+    kinds = [KINDS[kind] for kind in types]
+    rods = all(kind.convex is not None and kind.convex.ball for kind in kinds)
+    return not rods and all(kind.side is not None and not kind.ground for kind in kinds)
 
 
 def _over_ground(model: Model, shapes: Shape, end: Array, radius: Array, reach: Array, known: Array) -> Array:

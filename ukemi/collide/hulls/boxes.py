@@ -1,4 +1,4 @@
-"""Boxes around polytopes: pairs whose boxes are apart need no search."""
+"""Boxes around convex shapes: pairs whose boxes are apart need no search."""
 
 from functools import reduce
 
@@ -13,8 +13,9 @@ from ukemi.model.hulls import Hulls
 
 
 def boxes(kinds: tuple[str, ...], hulls: Hulls, size: Array) -> tuple[Array, Array]:
-    """Centres and half sizes (ng, 3) of boxes around all geoms that are polytopes, along their own axes [m]."""
-    held = np.asarray(hulls.boxes)[hulls.of]
+    """Centres and half sizes (ng, 3) of boxes around all geoms that are convex, along their own axes [m]."""
+    pieces = [hulls.boxes[k] if k >= 0 else _unit(kind) for k, kind in zip(hulls.of, kinds, strict=True)]
+    held = np.array(pieces).astype(size.dtype)
     center, half = jnp.zeros_like(size), jnp.zeros_like(size)
     for name in dict.fromkeys(kinds):
         side = KINDS[name].side
@@ -25,6 +26,13 @@ def boxes(kinds: tuple[str, ...], hulls: Hulls, size: Array) -> tuple[Array, Arr
         grown = jnp.abs(scale) * held[:, 3:] + radius[:, None] + (jax.vmap(side.core)(size) if side.core else 0.0)
         center, half = jnp.where(own, scale * held[:, :3], center), jnp.where(own, grown, half)
     return center, half
+
+
+def _unit(kind: str) -> np.ndarray:
+    """Centre and half size (6,) of a box around the corners of a kind, of size one."""
+    convex = KINDS[kind].convex
+    corners = np.array(convex.corners if convex else (), float).reshape(-1, 3)
+    return np.concatenate([np.zeros(3), np.abs(corners).max(0, initial=0.0)])
 
 
 def apart(center: Array, half: Array, pos: Array, mat: Array, pairs: np.ndarray | Array) -> Array:
