@@ -36,7 +36,7 @@ class Criteria(NamedTuple):
 def solve(G: np.ndarray, g: np.ndarray, mu: np.ndarray) -> tuple[np.ndarray, bool]:
     """Forces (3n,) in the problem's order, and whether the solver says that they solve it."""
     n = len(mu)
-    own = boxes.roles(RowKinds(0, 0, 0, n, 3, "pyramidal", False))
+    own = boxes.roles(RowKinds(0, 0, 0, n, 3, "pyramidal", False, ()))
     order = (3 * np.arange(n)[:, None] + [2, 0, 1]).ravel()  # normals first
     bounds = jnp.asarray(np.stack([0 * mu, mu, mu], 1).ravel())
     b = jnp.asarray(g[order])

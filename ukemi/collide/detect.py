@@ -114,8 +114,7 @@ def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
         nowhere = ~(jnp.isfinite(posed.near).all() & jnp.isfinite(shapes.pos).all())
     found = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
     margin, gap = reach_ahead(model, ahead, found.pair)
-    excess = (found.distance - margin).astype(jnp.float32)
-    excess, known = spatial.materialize((excess, found.distance < margin + gap))
+    excess, known = spatial.materialize(((found.distance - margin).astype(jnp.float32), found.distance < margin + gap))
     nearest = _ranked(excess, known, min(layout.capacity, len(excess)))
     if layout.capacity < len(excess):
         overflow = overflow | ((excess < 0).sum() > layout.capacity)
