@@ -91,8 +91,13 @@ def row_kinds(model: Model, cone: str | None = None, ahead: FromDistance | None 
     hold, rub, push = (sum(len(moves) for kind, moves in found if kind.side is side) for side in Side)
     dims = {int(d) for group in layout.groups for d in group.condim}
     frictionless = (1 in dims or layout.adheres) and layout.dim > 1
-    several = tuple(_several(np.concatenate([np.zeros((0, model.nv), bool), *(moves for _, moves in found)])))
+    several = tuple(_several(_moves(model)))
     return RowKinds(hold, rub, push, layout.capacity, layout.dim, cone, frictionless, several, ahead)
+
+
+def _moves(model: Model) -> np.ndarray:
+    """The dofs (scalar, nv) bool that each row may move."""
+    return np.concatenate([np.zeros((0, model.nv), bool), *(moves for _, moves in present(model))])
 
 
 def _several(moves: np.ndarray) -> Iterator[slice]:
@@ -116,9 +121,8 @@ def placed(blocks: list[Block]) -> Iterator[tuple[Block, slice]]:
 
 def constant_dofs(model: Model) -> np.ndarray | None:
     """The dof (scalar,) that each row moves by plus or minus one, whatever the state; None where some row is not so."""
-    found = present(model)
-    moves = np.concatenate([np.zeros((0, model.nv), bool), *(moves for _, moves in found)])
-    plain = all(kind in (DRY_FRICTION, LIMITS) for kind, _ in found) and (moves.sum(1) == 1).all()
+    moves = _moves(model)
+    plain = all(kind in (DRY_FRICTION, LIMITS) for kind, _ in present(model)) and (moves.sum(1) == 1).all()
     return moves.argmax(1) if plain and len(moves) else np.zeros(0, int) if plain else None
 
 
@@ -126,7 +130,7 @@ def trees_of_rows(model: Model) -> np.ndarray:
     """The kinematic trees (scalar, ntree) bool that each row couples or acts on."""
     tree = model.tree
     own = tree.body_tree[tree.dof_body][:, None] == np.arange(tree.ntree)
-    return np.concatenate([np.zeros((0, tree.ntree), bool), *(moves @ own for _, moves in present(model))])
+    return _moves(model) @ own
 
 
 def squares(kinds: RowKinds, J: Array, stiff: Array) -> Array:

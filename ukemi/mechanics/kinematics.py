@@ -199,9 +199,14 @@ def _motion_subspace(model: Model, X: Array, ref: Array, after: list[Array]) -> 
 
 def geom_frames(model: Model, kin: Kinematics) -> tuple[Array, Array]:
     """World positions (ng, 3) and rotations (ng, 3, 3) of the geoms."""
-    local = spatial.materialize(spatial.pose(spatial.quat_to_mat(model.geoms.quat), model.geoms.pos))
-    X = spatial.materialize(spatial.compose(pick_rows(kin.X, model.geoms.layout.body), local))
+    X = spatial.materialize(geom_poses(model, kin))
     return X[:, :3, 3], X[:, :3, :3]
+
+
+def geom_poses(model: Model, kin: Kinematics, geoms: np.ndarray | slice = slice(None)) -> Array:
+    """Poses (n, 4, 4) of some of the geoms."""
+    local = spatial.materialize(spatial.pose(spatial.quat_to_mat(model.geoms.quat[geoms]), model.geoms.pos[geoms]))
+    return spatial.compose(pick_rows(kin.X, model.geoms.layout.body[geoms]), local)
 
 
 def frames(kin: Kinematics, body: np.ndarray, pos: Array, quat: Array) -> tuple[Array, Array]:

@@ -43,9 +43,23 @@ def _traced(function: Callable, tree, flat: list) -> tuple[ClosedJaxpr, Any]:
 
 def operations(jaxpr: Jaxpr) -> set[str]:
     """Names of all operations in a program, those inside of others too."""
-    values = jax.tree.leaves([list(eqn.params.values()) for eqn in jaxpr.eqns], is_leaf=_is_program)
-    inner = (x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in values if _is_program(x))
-    return {eqn.primitive.name for eqn in jaxpr.eqns}.union(*map(operations, inner))
+    within = (program for eqn in jaxpr.eqns for program in inner(eqn))
+    return {eqn.primitive.name for eqn in jaxpr.eqns}.union(*map(operations, within))
+
+
+def inner(eqn) -> list[Jaxpr]:
+    """Programs among an operation's parameters."""
+    values = jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program)
+    return [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in values if _is_program(x)]
+
+
+def with_inner(eqn, change: Callable):
+    """An operation with the programs among its parameters changed."""
+
+    def changed(value):
+        return change(value) if _is_program(value) else value
+
+    return eqn.replace(params={k: jax.tree.map(changed, v, is_leaf=_is_program) for k, v in eqn.params.items()})
 
 
 def _is_program(value) -> bool:

@@ -20,7 +20,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
 from ukemi.xla.flags import compiles_calls
-from ukemi.xla.programs import depending, of_some, replaced, trace
+from ukemi.xla.programs import depending, inner, of_some, replaced, trace, with_inner
 from ukemi.xla.walls import walled
 
 # Operations of `jax.lax` that XLA's emitter refuses or makes from calls of a library; linear algebra is in
@@ -130,7 +130,7 @@ def _runs(eqns) -> list[list]:
 
 def _cut(run: list) -> list[list]:
     """In pieces of at most MOST operations."""
-    sizes = np.cumsum([1 + sum(map(_weight, _inner(eqn))) for eqn in run])
+    sizes = np.cumsum([1 + sum(map(_weight, inner(eqn))) for eqn in run])
     pieces = -(-int(sizes[-1]) // MOST)
     piece = (sizes - 1) * pieces // sizes[-1]
     return [[eqn for eqn, k in zip(run, piece, strict=True) if k == own] for own in dict.fromkeys(piece)]
@@ -142,7 +142,7 @@ def _is_apart(eqn) -> bool:
         eqn.primitive.name not in NATIVE
         or any(v.aval.size * v.aval.dtype.itemsize > LARGE for v in eqn.outvars)
         or _products(eqn) > PRODUCTS
-        or any(_is_apart(e) for inner in _inner(eqn) for e in inner.eqns)
+        or any(_is_apart(e) for program in inner(eqn) for e in program.eqns)
     )
 
 
@@ -154,13 +154,7 @@ def _products(eqn) -> int:
 
 
 def _weight(jaxpr: Jaxpr) -> int:
-    return sum(1 + sum(map(_weight, _inner(eqn))) for eqn in jaxpr.eqns)
-
-
-def _inner(eqn) -> list[Jaxpr]:
-    """Jaxprs among an operation's parameters."""
-    values = [x for value in eqn.params.values() for x in (value if isinstance(value, tuple | list) else (value,))]
-    return [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in values if isinstance(x, ClosedJaxpr | Jaxpr)]
+    return sum(1 + sum(map(_weight, inner(eqn))) for eqn in jaxpr.eqns)
 
 
 def _is_inlined(eqn) -> bool:
@@ -176,17 +170,11 @@ def _looked_into(eqn):
     """A loop or branch that cannot be part of a call, with calls in its bodies."""
     if eqn.primitive.name not in ("while", "cond", "scan"):
         return eqn
-    return eqn.replace(params={k: jax.tree.map(_compacted, v, is_leaf=_is_closed) for k, v in eqn.params.items()})
+    return with_inner(eqn, _compacted)
 
 
-def _is_closed(value) -> bool:
-    return isinstance(value, ClosedJaxpr)
-
-
-def _compacted(value):
-    if not _is_closed(value):
-        return value
-    return jax.make_jaxpr(partial(_run, value))(*value.in_avals)
+def _compacted(closed: ClosedJaxpr) -> ClosedJaxpr:
+    return jax.make_jaxpr(partial(_run, closed))(*closed.in_avals)
 
 
 # ---- a call ----------------------------------------------------------------------------------------------------------

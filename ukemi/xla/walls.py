@@ -5,37 +5,34 @@ computed in dozens of places, in the innermost loops. Its barriers are gone befo
 identity: what goes through one is written down first.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive
 from jax.interpreters import mlir
 
+from ukemi.xla.programs import operations, with_inner
 
-def walled(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same program with calls for barriers, also within its loops and branches."""
-    return ClosedJaxpr(_of_jaxpr(closed.jaxpr), closed.consts)
+Program = TypeVar("Program", Jaxpr, ClosedJaxpr)
+
+BARRIER = "optimization_barrier"
 
 
-def _of_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
-    return jaxpr.replace(eqns=[_of_eqn(eqn) for eqn in jaxpr.eqns])
+def walled(program: Program) -> Program:
+    """The same program with calls for barriers, also within its loops and branches; itself where it has none, so that
+    JAX, which knows programs by identity, lowers those that are used often once.
+    """
+    if isinstance(program, ClosedJaxpr):
+        inner = walled(program.jaxpr)
+        return program if inner is program.jaxpr else ClosedJaxpr(inner, program.consts)
+    if BARRIER not in operations(program):
+        return program
+    return program.replace(eqns=[_of_eqn(eqn) for eqn in program.eqns])
 
 
 def _of_eqn(eqn):
-    if eqn.primitive.name == "optimization_barrier":
-        return eqn.replace(primitive=_wall_p)
-    return eqn.replace(params={k: jax.tree.map(_of_value, v, is_leaf=_is_program) for k, v in eqn.params.items()})
-
-
-def _of_value(value):
-    if isinstance(value, ClosedJaxpr):
-        return walled(value)
-    return _of_jaxpr(value) if isinstance(value, Jaxpr) else value
-
-
-def _is_program(value) -> bool:
-    return isinstance(value, ClosedJaxpr | Jaxpr)
+    return eqn.replace(primitive=_wall_p) if eqn.primitive.name == BARRIER else with_inner(eqn, walled)
 
 
 @jax.jit

@@ -48,11 +48,12 @@ def apart(center: Array, half: Array, pos: Array, mat: Array, pairs: np.ndarray 
     )
     way = at_b - at_a
     turn = [[jnp.abs(_dot(x, y)) for y in axes_b] for x in axes_a]
+    sides = (axes_a, half_a, turn, half_b), (axes_b, half_b, zip(*turn, strict=True), half_a)
     gaps = [
-        *(jnp.abs(_dot(x, way)) - own - _dot(row, half_b) for x, own, row in zip(axes_a, half_a, turn, strict=True)),
-        *(jnp.abs(_dot(y, way)) - own - _dot(column, half_a)
-          for y, own, column in zip(axes_b, half_b, zip(*turn, strict=True), strict=True)),
-    ]  # fmt: skip
+        jnp.abs(_dot(axis, way)) - own - _dot(seen, other)
+        for axes, half, turned, other in sides
+        for axis, own, seen in zip(axes, half, turned, strict=True)
+    ]
     return reduce(jnp.maximum, gaps)
 
 

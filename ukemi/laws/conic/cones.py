@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.constraints.rows import RowKinds, constant_dofs
+from ukemi.constraints.rows import RowKinds
 from ukemi.model.records import Model
 from ukemi.model.tree import BALL
 
@@ -35,7 +35,7 @@ class Layout(NamedTuple):
 
 def layout(model: Model, kinds: RowKinds) -> Layout:
     """Heads and cones of a model's rows in their fixed order."""
-    return _layout(kinds, tuple(two_sided(model).tolist()), constant_dofs(model) is not None)
+    return _layout(kinds, tuple(two_sided(model).tolist()))
 
 
 def two_sided(model: Model) -> np.ndarray:
@@ -50,7 +50,7 @@ def two_sided(model: Model) -> np.ndarray:
 
 
 @functools.cache
-def _layout(kinds: RowKinds, other: tuple[int, ...], plain: bool) -> Layout:
+def _layout(kinds: RowKinds, other: tuple[int, ...]) -> Layout:
     groups = [[k for k in group if k < kinds.dim] for group in WIDE]
     if kinds.cone == "pyramidal":  # a cone of its own for every direction bounds each alone
         groups = [[k] for k in range(1, kinds.dim)]
@@ -66,7 +66,7 @@ def _layout(kinds: RowKinds, other: tuple[int, ...], plain: bool) -> Layout:
     sign[len(limits) : len(limits) + len(second)] = -1
     count = len(limits) + len(second)
     owner = np.concatenate([np.full(kinds.rub, -1), count + np.repeat(np.arange(kinds.contacts), len(inner))])
-    return Layout(heads, sign, np.concatenate([dry, of_contacts]), owner, count, kinds.rub, plain)
+    return Layout(heads, sign, np.concatenate([dry, of_contacts]), owner, count, kinds.rub, not kinds.several)
 
 
 def of_heads(layout: Layout, rows: Array) -> Array:

@@ -115,8 +115,9 @@ def _pivot(p: Boxed, own: Roles, slack: Array, at: Pivots) -> Pivots:
 
 def _enters(p: Boxed, own: Roles, at: Pivots, df: Array, dw: Array) -> Array:
     """How fast the row that changed last enters the range of its new side (), zero if there is none."""
-    k, to, wide = at.last, at.side[at.last], jnp.where(own.push, 0.0, p.mu * df[own.owner])
-    force, velocity = at.came * (at.came * wide[k] - df[k]), -to * dw[k]
+    k, to = at.last, at.side[at.last]
+    wide = jnp.where(jnp.asarray(own.push)[k], 0.0, p.mu[k] * df[jnp.asarray(own.owner)[k]])
+    force, velocity = at.came * (at.came * wide - df[k]), -to * dw[k]
     return jnp.where(k < 0, 0.0, jnp.where(to == CLAMPED, force, velocity))
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
-from ukemi.maths.gathers import mix, pick, pick_rows, placed_sums
-from ukemi.mechanics.kinematics import Kinematics, shared_reference, site_points
+from ukemi.maths.gathers import mix, pick, placed_sums
+from ukemi.mechanics.kinematics import Kinematics, geom_poses, shared_reference, site_points
 from ukemi.mechanics.tendons.wrapping import Ways, ways
 from ukemi.model.records import Model
 
@@ -175,8 +175,7 @@ def _wrapped(model: Model, kin: Kinematics, spans: np.ndarray) -> Part:
     """Spans with a shape in between, which both ends pull against."""
     tendon, a, b, geom, side, _ = spans.T
     body, share, on = model.sites.layout.body, _shares(model, spans), model.geoms.layout.body[geom]
-    local = spatial.materialize(spatial.pose(spatial.quat_to_mat(model.geoms.quat[geom]), model.geoms.pos[geom]))
-    X = jnp.moveaxis(spatial.compose(pick_rows(kin.X, on), local), 0, -1)
+    X = jnp.moveaxis(geom_poses(model, kin, geom), 0, -1)
     sites = (site_points(model, kin, s).T for s in (a, b, np.maximum(side, 0)))
     X, *points = spatial.materialize((X, *sites))
     mat, seen = X[:3, :3], [((x - X[:3, 3])[:, None] * X[:3, :3]).sum(0) for x in points]
