@@ -11,7 +11,6 @@ from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-import jax.scipy.linalg as jsl
 import numpy as np
 from jax import Array, lax
 
@@ -117,10 +116,10 @@ class Integrator:
         if self.takes_bias:
             return jnp.linalg.solve(M_hat + h * cast(Array, slope.bias), force)
         if slope.bias is None:
-            return jsl.cho_solve((lax.linalg.cholesky(M_hat, symmetrize_input=False), True), force)
+            return solve(M_hat, force)
         # blocks of bodies that float alone need be neither symmetric nor definite
         others = jnp.where(_free_blocks(model), M, M_hat)
-        out = jsl.cho_solve((lax.linalg.cholesky(others, symmetrize_input=False), True), force)
+        out = solve(others, force)
         dofs = jnp.asarray(_free_dofs(model))
         block = (M_hat + h * slope.bias)[dofs[:, :, None], dofs[:, None, :]]
         alone = jnp.linalg.solve(block, force[dofs][..., None])[..., 0]

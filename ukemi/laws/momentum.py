@@ -11,7 +11,7 @@ from jax import Array
 
 from ukemi.laws.here import Here, applied, forces
 from ukemi.laws.integrators import INTEGRATORS, damps_joints
-from ukemi.maths.systems import SMALL, eliminate, solve
+from ukemi.maths.systems import SMALL, inverse, solve
 from ukemi.mechanics.dynamics import motion_force, smooth
 from ukemi.mechanics.kinematics import Velocities, velocities
 from ukemi.mechanics.springs import joint_resistance, thickens
@@ -33,13 +33,13 @@ def free_motion(here: Here, duration: Array | None) -> FreeMotion:
     model = here.model
     dyn = smooth(model, here.kin, here.v)
     M = dyn.M if duration is None else dyn.M + duration * damping(here)
-    inverse = eliminate(M, jnp.eye(model.nv, dtype=M.dtype), definite=True)
+    inverted = inverse(M, definite=True)
     if duration is None:
-        return FreeMotion(M, inverse, here.v, dyn.velocity)
+        return FreeMotion(M, inverted, here.v, dyn.velocity)
     force = applied(here) - dyn.bias
     # who does not ask for the inverse of a large matrix does not wait for it
-    change = inverse @ force if model.nv <= SMALL else solve(M, force)
-    return FreeMotion(M, inverse, here.v + duration * change, dyn.velocity)
+    change = inverted @ force if model.nv <= SMALL else solve(M, force)
+    return FreeMotion(M, inverted, here.v + duration * change, dyn.velocity)
 
 
 def missing_impulse(here: Here, after: Array, duration: Array) -> Array:

@@ -2,11 +2,11 @@
 
 With everything that touches taken at q⁺ = q ⊕ h v⁺,
 
-    φ(q⁺) + max(0, −φ(q)) + δ γ = s,     μ J⁺ v⁺ = u,     g(q⁺) = g(q),
+    φ(q⁺) + o(φ(q)) + δ γ = s,     μ J⁺ v⁺ = u,     g(q⁺) = g(q),
 
 the impulses that v⁺ needs (`laws.conic.mechanics`), and γ s = κ, ξ ∘ η = κ e (`laws.conic.cones`). What was inside at
-the start is not thrown out, but taken back (`laws.conic.restore`). What bounces leaves at J⁺ v⁺ = −e J v instead. J⁺
-is ∂φ(q ⊕ h v)/∂(h v): it goes through the turn of a body within the step, too.
+the start, o, is not thrown out, but taken back (`laws.conic.restore`). What bounces leaves at J⁺ v⁺ = −e J v instead.
+J⁺ is ∂φ(q ⊕ h v)/∂(h v): it goes through the turn of a body within the step, too.
 """
 
 from typing import NamedTuple, cast
@@ -25,7 +25,7 @@ from ukemi.laws.conic.unknowns import Asked, Imbalance, Path, Point
 from ukemi.laws.here import Here, frame_of
 
 SOFT = 1e-6  # δ: metres per second that heads give per impulse, relative to the inverse weight of what they move
-SHALLOW = 1e-6  # overlap that is left alone [m]
+SHALLOW = 1e-6  # overlap that is not taken back, half of which a step leaves by itself [m]
 
 
 class Rows(NamedTuple):
@@ -41,7 +41,8 @@ class Rows(NamedTuple):
 class Start(NamedTuple):
     """What rows ask for that is known at the start of a step, of limits and of the contacts that there are then."""
 
-    inside: Array  # (H,) max(0, −φ(q)) [m]
+    inside: Array  # (H,) o(φ(q)) [m]
+    leaving: Array  # (H,) −∂o/∂φ
     rebound: Array  # (H,) velocity at which a bouncing contact leaves
     held: Array  # (hold,) g(q)
     dry: Array  # (dry,) largest impulse of dry friction
@@ -81,7 +82,17 @@ def start_of(here: Here, kinds: RowKinds, duration: Array) -> Start:
     closing = of_heads(layout(here.model, kinds), row_map(frame, kinds, blocks).motion(here.v))
     dry = [duration * cast(Array, block.bound) for block in blocks if block.side is Side.RUB]
     rebound = rows.restitution * jnp.maximum(-closing, 0.0)
-    return Start(jnp.maximum(-rows.phi, 0.0), rebound, rows.held, jnp.concatenate([jnp.zeros(0, here.v.dtype), *dry]))
+    return Start(*overlap(rows.phi), rebound, rows.held, jnp.concatenate([jnp.zeros(0, here.v.dtype), *dry]))
+
+
+def overlap(phi: Array) -> tuple[Array, Array]:
+    """What was inside, o(φ), and −∂o/∂φ: nothing up to half of what is shallow, and −φ from there on where it is deep.
+
+    A contact that presses ends δ γ inside in each step: was that kept, it would sink a little more each time.
+    """
+    inside = -phi
+    o = jnp.maximum(jnp.minimum(2 * inside - SHALLOW, inside), 0.0)
+    return o, jnp.where(inside > SHALLOW, 1.0, jnp.where(o > 0, 2.0, 0.0))
 
 
 def bounces(here: Here, kinds: RowKinds, duration: Array, start: Start, free: Array) -> Array:

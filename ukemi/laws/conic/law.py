@@ -146,7 +146,7 @@ class Conic(Method):
 
         def more(slopes: Array) -> Array:
             end = self.mechanics.ending(here, kinds, z.v, h, derivative.follower(here, known, guide.ahead))
-            at = here, end, free_motion(here, h), known.deep, self.correction, guide.ahead, h
+            at = here, end, free_motion(here, h).M, known.deep, self.correction, guide.ahead, h
             back, by_start, by_v = restoring_slopes(*at)
             carried, turned = integrate_slopes(here.model.tree, back, jnp.ones((), back.dtype))
             change = by_start + by_v @ slopes[nv : 2 * nv]
@@ -298,7 +298,7 @@ class Conic(Method):
         """What takes back, without velocity, what was inside before (nv,)."""
         kinds, h = self._kinds(here.model), here.model.options.timestep
         end = derivative.end_of(here, v, h, known, guide.ahead)
-        return restoring(end, kinds, known.deep, free_motion(here, h).inverse, self.correction)
+        return restoring(end, kinds, known.deep, free_motion(here, h).M, self.correction)
 
 
 @compiled

@@ -71,7 +71,7 @@ def _of_start(kinds: RowKinds, here: Here, known: Known, start, at: AtEnd, C: Ar
     own, nv = layout(here.model, kinds), here.model.nv
     frame = frame_of(here)
     J = row_matrix(frame, kinds, blocks_of(frame))
-    inside = jnp.where((start.inside > 0)[:, None], -of_heads(own, J), 0.0)
+    inside = -start.leaving[:, None] * of_heads(own, J)
     nearer, turned = of_heads(own, at.J @ C), at.turn @ C
 
     def rebounds(_):

@@ -10,8 +10,7 @@ from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-import jax.scipy.linalg as jsl
-from jax import Array, lax
+from jax import Array
 
 from ukemi.collide.response import OnContact
 from ukemi.collide.response import pull as pull_on_shapes
@@ -74,8 +73,7 @@ def _along_anything(kinds: RowKinds, implicit: Integrator | None, z, here: Here,
     if dr is None:
         return None
     dyn = smooth(here.model, here.kin, here.v)
-    factor = lax.linalg.cholesky(_curved(kinds, here, dyn, a).H, symmetrize_input=False)
-    da = -jsl.cho_solve((factor, True), dr)
+    da = -solve(_curved(kinds, here, dyn, a).H, dr)
     if not implicit:
         return da, da
     lagging = pushforward(partial(lag, implicit, a, e), here, along)

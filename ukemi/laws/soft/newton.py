@@ -6,7 +6,6 @@ The residual is r(a) = M a − τ − Jᵀ f(J a − a_ref); its Jacobian H = M 
 from typing import cast
 
 import jax.numpy as jnp
-import jax.scipy.linalg as jsl
 import numpy as np
 from jax import Array, lax
 
@@ -15,6 +14,7 @@ from ukemi.laws.active_contacts import CHUNK
 from ukemi.laws.soft.penalty import active_contacts, apply_hessian, penalty_force, penalty_hessian
 from ukemi.laws.soft.problem import Point, Problem, evaluate, solution
 from ukemi.maths import spatial
+from ukemi.maths.systems import solve
 
 
 def hessian(kinds: RowKinds, problem: Problem, x: Array, active: Array) -> Array:
@@ -57,7 +57,7 @@ def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, 
     def advance(carry):
         point, _, k, _ = carry
         H = spatial.materialize(hessian(kinds, problem, point.x, active))
-        step = -jsl.cho_solve((lax.linalg.cholesky(H, symmetrize_input=False), True), point.gradient)
+        step = -solve(H, point.gradient)
         M_step, J_step = spatial.materialize((problem.M @ step, J @ step))
         # under vmap the body runs for finished worlds too: they must not search
         tries = jnp.where(unfinished(carry), searches, 0)
