@@ -65,9 +65,11 @@ def _inverse_of_two(D: Array, definite: bool = False) -> Array:
 
 
 def solve(A: Array, b: Array) -> Array:
-    """A⁻¹ b (n,) of symmetric positive definite A (n, n); without reverse mode."""
-    if len(A) <= SMALL:
-        return eliminate(A, b[:, None], definite=True)[:, 0]
+    """A⁻¹ b (n,) of symmetric positive definite A (n, n); NaN where it is not definite."""
+    if len(A) <= SMALL:  # JAX cannot transpose a loop over what is linear, but knows the rule for the solution
+        return lax.custom_linear_solve(
+            lambda x: A @ x, b, lambda _, b: eliminate(A, b[:, None], definite=True)[:, 0], symmetric=True
+        )
     return jsl.cho_solve((lax.linalg.cholesky(A, symmetrize_input=False), True), b)
 
 
