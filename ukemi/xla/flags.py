@@ -9,13 +9,14 @@ import warnings
 # scheduler that launches them together is switched off. The older fusion emitters run our many small fused
 # operations faster and compile them in about half the time. Products of matrices of tens of rows are done where they
 # are needed, by Eigen: handing them to YNNPACK or to other threads costs more than they do, a quarter of a step. LLVM's
-# search for loads that repeat others took a quarter of the time that derivatives compile, and is worth nothing here.
+# search for loads that repeat others took a quarter of the time that derivatives compile, and is worth nothing here. It
+# would unroll inner loops of some 17 to 30 turns, the size of our rows, before it looks for vectors, and then finds none.
 FLAGS = {
     "--xla_cpu_enable_concurrency_optimized_scheduler": "false",
     "--xla_cpu_use_fusion_emitters": "false",
     "--xla_cpu_multi_thread_eigen": "false",
     "--xla_cpu_experimental_ynn_fusion_type": "",
-    "--xla_backend_extra_options": "-enable-gvn-memdep=false",
+    "--xla_backend_extra_options": "-enable-gvn-memdep=false,-unroll-full-max-count=24",
 }
 
 # Versions of jaxlib with which all tests of compiled stages passed.
