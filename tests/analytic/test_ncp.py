@@ -76,7 +76,8 @@ def test_what_presses_does_not_sink(what):
     """It gives by δγ, which is not kept for the next step."""
     range_, floor = ('range="0 1"', "") if what == "limit" else ("", '<geom type="plane" size="5 5 1"/>')
     model = uk.load(f"""<mujoco><option timestep="0.01" gravity="0 0 -1000"/><worldbody>{floor}
-    <body pos="0 0 .1"><joint type="slide" axis="0 0 1" {range_}/><geom size=".1" mass="1"/></body></worldbody></mujoco>""")
+    <body pos="0 0 .1"><joint type="slide" axis="0 0 1" {range_}/><geom size=".1" mass="1"/></body></worldbody>
+    </mujoco>""")
     states = roll(model, uk.initial_state(model), NONE, uk.NCP())
     depth = -np.asarray(states.q[:, 0])
     assert 1e-8 < depth[0] < 2e-7 and int(states.status[-1]) == 0

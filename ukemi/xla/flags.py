@@ -10,7 +10,7 @@ import warnings
 # operations faster and compile them in about half the time. Products of matrices of tens of rows are done where they
 # are needed, by Eigen: handing them to YNNPACK or to other threads costs more than they do, a quarter of a step. LLVM's
 # search for loads that repeat others took a quarter of the time that derivatives compile, and is worth nothing here. It
-# would unroll inner loops of some 17 to 30 turns, the size of our rows, before it looks for vectors, and then finds none.
+# would unroll inner loops of some 17 to 30 turns, as long as our rows, before it looks for vectors, and find none.
 FLAGS = {
     "--xla_cpu_enable_concurrency_optimized_scheduler": "false",
     "--xla_cpu_use_fusion_emitters": "false",
