@@ -53,3 +53,17 @@ def test_columns_move_along_tangents():
     dA = np.random.default_rng(1).normal(size=A.shape)
     dx = jax.jvp(lambda A: eliminate(A, B), (jnp.asarray(A),), (jnp.asarray(dA),))[1]
     np.testing.assert_allclose(dx, -np.linalg.solve(A, dA @ np.linalg.solve(A, B)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", SIZES[3:])
+def test_what_presses_hard_does_not_swamp_the_rest(n):
+    """A stiff contact across the first unknowns, as a resting body's: their block, alone, is all but singular."""
+    A, _, B = matrices(n)
+    J = np.random.default_rng(n).normal(size=n)
+    stiff, b = A + 1e11 * np.outer(J, J), B[:, 0]
+    y, z = np.linalg.solve(A, b), np.linalg.solve(A, J)
+    x = y - z * (J @ y) / (1e-11 + J @ z)  # Sherman, Morrison: without the large numbers
+    bound = 1e-4 * np.abs(x).max()
+    np.testing.assert_allclose(eliminate(jnp.asarray(stiff), b[:, None])[:, 0], x, atol=bound)
+    np.testing.assert_allclose(factored(jnp.asarray(stiff))(b), x, atol=bound)
+    np.testing.assert_allclose(factored_as_it_stands(jnp.asarray(stiff))(b), x, atol=bound)

@@ -46,22 +46,19 @@ def _swept(T: Array, *, definite: bool = False, inverts: bool = False) -> Array:
     def pivots(i, T):
         k, own, mine = 2 * i, rows // 2 == i, columns // 2 == i
         across, down = lax.dynamic_slice_in_dim(T, k, 2, 0), lax.dynamic_slice_in_dim(T, k, 2, 1)
-        block = _inverse_of_two(lax.dynamic_slice(T, (k, k), (2, 2)), definite)
+        (a, b), (c, d) = lax.dynamic_slice(T, (k, k), (2, 2))
+        second = d - c * (b / a)
+        if definite:
+            second = jnp.where((a > 0) & (second > 0), second, jnp.nan)
         across = jnp.where(mine, columns == k + two[:, None], across) if inverts else across
-        p = block[:, :1] * across[0] + block[:, 1:] * across[1]
-        p, down = materialize((p, jnp.where(own, jnp.where(rows == k + two, -1.0, 0.0), down)))
-        return jnp.where(own | mine if inverts else own, 0.0, T) - down[:, :1] * p[0] - down[:, 1:] * p[1]
+        p = across[0] / a
+        q = (across[1] - c * p) / second
+        first, other = jnp.where(rows == k, -1.0, jnp.where(own, 0.0, down[:, :1])), down[:, 1:]
+        other = jnp.where(own, jnp.where(rows == k, b / a, -1.0), other - first * (b / a))
+        p, q, first, other = materialize((p, q, first, other))
+        return jnp.where(own | mine if inverts else own, 0.0, T) - first * p - other * q
 
     return lax.fori_loop(0, len(T) // 2, pivots, T)
-
-
-def _inverse_of_two(D: Array, definite: bool = False) -> Array:
-    """D⁻¹ (2, 2); definite: NaN where D is not positive definite."""
-    (a, b), (c, d) = D
-    size = a * d - b * c
-    if definite:
-        size = jnp.where((a > 0) & (size > 0), size, jnp.nan)
-    return jnp.array([[d, -b], [-c, a]]) / size
 
 
 def solve(A: Array, b: Array) -> Array:
@@ -141,12 +138,13 @@ def _inverse_of_upper(U: Array) -> Array:
 
     def pivots(i, V):
         k = n - 2 - 2 * i
-        block = _inverse_of_two(jnp.triu(lax.dynamic_slice(U, (k, k), (2, 2))))
+        (a, b), (_, d) = lax.dynamic_slice(U, (k, k), (2, 2))
         own = lax.dynamic_slice_in_dim(V, k, 2, 0)
-        p = block[:, :1] * own[0] + block[:, 1:] * own[1]
+        q = own[1] / d
+        p = (own[0] - b * q) / a
         here = rows == k + np.arange(2)
         above = jnp.where(here, -1.0, jnp.where(rows < k, lax.dynamic_slice_in_dim(U, k, 2, 1), 0.0))
-        p, above = materialize((p, above))
-        return jnp.where(here.any(-1, keepdims=True), 0.0, V) - above[:, :1] * p[0] - above[:, 1:] * p[1]
+        p, q, above = materialize((p, q, above))
+        return jnp.where(here.any(-1, keepdims=True), 0.0, V) - above[:, :1] * p - above[:, 1:] * q
 
     return lax.fori_loop(0, n // 2, pivots, jnp.eye(n, dtype=U.dtype))
