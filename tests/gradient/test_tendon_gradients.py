@@ -12,12 +12,16 @@ from tests.scenes import tendons
 from tests.scenes.slow import few
 from ukemi.mechanics.kinematics import difference, integrate
 
-STATES, H = 50, 1e-6
+STATES, SIZES = 50, (1e-6, 1e-5, 1e-4)
 
 
 @jax.jit
 def both(model, law, given):
-    """A and B, and fourth-order central differences of a step."""
+    """A and B, fourth-order central differences of a step, what one may doubt of these, and the step's status.
+
+    Small differences carry rounding, which is 1e-10 where two limits and an equality jam a joint that they hold by a
+    lever of a millimetre; large ones run into what opens and closes. Each column is of the size that is doubted least.
+    """
 
     def stepped(at, x):
         n, na = model.nv, model.na
@@ -34,11 +38,16 @@ def both(model, law, given):
             after = stepped(at, x)
             return jnp.concatenate([difference(model.tree, after.q, lin.next.q), after.v, after.act])
 
-        def central(h):
-            return jax.lax.map(lambda e: (moved(h * e) - moved(-h * e)) / (2 * h), jnp.eye(size)).T
-
-        near, far = central(H), central(2 * H)
-        return jnp.concatenate([lin.A, lin.B], 1), (4 * near - far) / 3, near
+        tiny, sizes = 1e-8 * jnp.ones((1, size)), jnp.array(SIZES)
+        ways = jnp.concatenate([tiny, -tiny, 0 * tiny, *(h * k * jnp.eye(size) for h in SIZES for k in (1, -1, 2, -2))])
+        after = jax.lax.map(moved, ways)  # all in one loop, so that the step is compiled once
+        rounding = jnp.abs(after[0] + after[1] - 2 * after[2]).max()
+        ahead, behind, far_ahead, far_behind = after[3:].reshape(len(SIZES), 4, size, -1).swapaxes(0, 1)
+        near, far = ((ahead - behind).T / (2 * sizes), (far_ahead - far_behind).T / (4 * sizes))
+        doubt = jnp.abs(near - far).max(0) / 3 + 30 * rounding / sizes
+        best = doubt.argmin(-1)
+        expected = jnp.take_along_axis((4 * near - far) / 3, best[None, :, None], -1)[:, :, 0]
+        return jnp.concatenate([lin.A, lin.B], 1), expected, doubt.min(-1).max(), lin.next.status
 
     return jax.lax.map(one, given)
 
@@ -52,11 +61,12 @@ def test_a_step_in_state_and_controls(name):
     law, limited = CASES[name]
     m = tendons.compiled("implicitfast", limited=limited)
     given = tendons.cases(m, STATES, seed=2)
-    found, expected, rough = map(np.asarray, both(uk.load(m), law, jax.tree.map(jnp.asarray, given)))
+    found, expected, doubt, status = map(np.asarray, both(uk.load(m), law, jax.tree.map(jnp.asarray, given)))
     scale = 1 + np.abs(expected).max((1, 2))
-    off, doubt = np.abs(found - expected).max((1, 2)) / scale, np.abs(rough - expected).max((1, 2)) / scale
-    smooth = doubt < 1e-5  # elsewhere a string takes off or a limit opens within the differences
-    assert np.isfinite(found).all() and smooth.mean() > 0.9
+    off = np.abs(found - expected).max((1, 2)) / scale
+    # elsewhere a string takes off, a limit opens within the differences, or hard rows jam
+    smooth = (doubt < 1e-5 * scale) & (status == 0)
+    assert np.isfinite(found).all() and smooth.mean() > (0.9 if name in ("Soft", "limited") else 0.8), smooth.mean()
     assert off[smooth].max() < 1e-6, np.sort(off[smooth])[-5:]
 
 
