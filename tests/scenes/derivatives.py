@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import ukemi as uk
+from ukemi.checking.report import extrapolate
 from ukemi.mechanics.kinematics import difference, integrate
 
 # compiling is what takes time here, so leave the optimiser out
@@ -73,3 +74,48 @@ def assert_exact(model, at, ctrl=None, method=None, tolerance=1e-6, h: float = 1
     np.testing.assert_allclose(reverse, forward, atol=1e-11 * (1 + np.abs(forward).max()))
     np.testing.assert_allclose(forward, expected, atol=tolerance * np.abs(expected).max())
     return forward
+
+
+RUNGS = 8e-4 * 0.5 ** np.arange(8)  # of differences of a step; the largest where hard rows jam what rounding moves
+ROUGH = 2e-7  # differences that are doubted by more, relative to the largest, are no reference
+
+
+def linearized(model: uk.Model, law, given: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """How far [A, B] of each state are from differences of a step, relative to the largest, and whether these tell.
+
+    given: q, v, act and ctrl, (n, ...) each. Differences tell nothing where something takes off or closes within them,
+    where rounding shows (a joint that hard rows jam), or the step is not solved.
+    """
+    found, D, status = map(np.asarray, _linearized(model, law, jax.tree.map(jnp.asarray, given)))
+    assert np.isfinite(found).all()
+    all_of_them = np.ones(len(RUNGS), bool)
+    limits = [[extrapolate(column, all_of_them, RUNGS) for column in state] for state in D]
+    expected = np.array([[value for value, _ in state] for state in limits]).swapaxes(1, 2)
+    doubt = np.array([max(error for _, error in state) for state in limits])
+    scale = 1 + np.abs(expected).max((1, 2))
+    return np.abs(found - expected).max((1, 2)) / scale, (doubt < ROUGH * scale) & (status == 0)
+
+
+@jax.jit
+def _linearized(model: uk.Model, law, given):
+    """[A, B] (n, outputs, columns), central differences (n, columns, rungs, outputs), and the steps' status."""
+
+    def one(at):
+        n, na = model.nv, model.na
+        state = uk.initial_state(model, q=at["q"], v=at["v"], act=at["act"])
+        lin = uk.linearize(model, state, at["ctrl"], law)
+
+        def moved(x):
+            there = uk.initial_state(
+                model, q=integrate(model.tree, state.q, x[:n], 1.0), v=state.v + x[n : 2 * n],
+                act=state.act + x[2 * n : 2 * n + na],
+            )  # fmt: skip
+            after = uk.step(model, there, at["ctrl"] + x[2 * n + na :], law)
+            return jnp.concatenate([outcome(model, after, lin.next.q), after.act])
+
+        ways = jnp.eye(2 * n + na + model.nu)[:, None] * RUNGS[:, None]
+        both = jnp.stack([ways, -ways])  # in one loop, so that the step is compiled once
+        ahead, behind = jax.lax.map(moved, both.reshape(-1, both.shape[-1])).reshape(*both.shape[:3], -1)
+        return jnp.concatenate([lin.A, lin.B], 1), (ahead - behind) / (2 * RUNGS[:, None]), lin.next.status
+
+    return jax.lax.map(one, given)

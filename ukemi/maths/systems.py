@@ -38,7 +38,8 @@ def _swept(T: Array, *, definite: bool = False, inverts: bool = False) -> Array:
     """[one, A⁻¹ B] of T = [A, B], by Gauss and Jordan; inverts: [A⁻¹, A⁻¹ B], whose columns come in the place of A's.
 
     Two pivots at a time halve the passes over T, and a pass that finds its rows and columns written down is one fused
-    sum, of vectors where rows are as long as these: for 27 unknowns a fifth of the time of a pass per pivot.
+    sum, of vectors where rows are as long as these: for 27 unknowns a fifth of the time of a pass per pivot. The second
+    pivot is what the first leaves: the determinant of both would cancel where a stiff contact is in either row.
     """
     T = jnp.pad(T, ((0, 0), (0, -T.shape[1] % VECTOR)))
     rows, columns, two = np.arange(len(T))[:, None], np.arange(T.shape[1]), np.arange(2)
@@ -47,14 +48,15 @@ def _swept(T: Array, *, definite: bool = False, inverts: bool = False) -> Array:
         k, own, mine = 2 * i, rows // 2 == i, columns // 2 == i
         across, down = lax.dynamic_slice_in_dim(T, k, 2, 0), lax.dynamic_slice_in_dim(T, k, 2, 1)
         (a, b), (c, d) = lax.dynamic_slice(T, (k, k), (2, 2))
-        second = d - c * (b / a)
+        ratio = b / a
+        second = d - c * ratio
         if definite:
             second = jnp.where((a > 0) & (second > 0), second, jnp.nan)
         across = jnp.where(mine, columns == k + two[:, None], across) if inverts else across
         p = across[0] / a
         q = (across[1] - c * p) / second
         first, other = jnp.where(rows == k, -1.0, jnp.where(own, 0.0, down[:, :1])), down[:, 1:]
-        other = jnp.where(own, jnp.where(rows == k, b / a, -1.0), other - first * (b / a))
+        other = jnp.where(own, jnp.where(rows == k, ratio, -1.0), other - first * ratio)
         p, q, first, other = materialize((p, q, first, other))
         return jnp.where(own | mine if inverts else own, 0.0, T) - first * p - other * q
 
