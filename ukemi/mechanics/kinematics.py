@@ -301,17 +301,6 @@ def _integrate(tree: Tree, q: Array, v: Array, h: Array) -> Array:
     return pick(jnp.concatenate([moved, turned.ravel()]), order)
 
 
-def integrate_slopes(tree: Tree, v: Array, h) -> tuple[Array, Array]:
-    """∂(q ⊕ h v) as tangent vectors there, along those at q and along h v (nv, nv): of rotations R(h ω)ᵀ, J_r(h ω)."""
-    eye = np.eye(tree.nv, dtype=v.dtype)
-    if not len(tree.quat_joints):
-        return jnp.asarray(eye), jnp.asarray(eye)
-    turn = h * v[tree.quat_dof]
-    back = spatial.quat_to_mat(spatial.quat_conj(spatial.quat_exp(turn)))
-    ahead = spatial.right_jacobian(turn)
-    return spatial.with_blocks(eye, tree.quat_dof, back), spatial.with_blocks(eye, tree.quat_dof, ahead)
-
-
 def tangent_vector(tree: Tree, q: Array, dq: Array) -> Array:
     """Tangent vector (nv,) of a rate dq (nq,) of the coordinates; rotations turn on the right."""
     if not len(tree.quat_joints):

@@ -18,7 +18,6 @@ from jax import Array, lax
 from ukemi.constraints.contact_slopes import carried, ridden
 from ukemi.constraints.contacts import contact_jacobian, contact_lever
 from ukemi.constraints.rows import RowKinds, constant_dofs
-from ukemi.laws.conic.end import Across
 from ukemi.laws.conic.end_slopes import AtEnd, Riding, bend_of_scalars
 from ukemi.laws.conic.mechanics import End, Joints, Variational, without_contacts
 from ukemi.laws.here import Here, frame_of
@@ -26,9 +25,9 @@ from ukemi.laws.momentum import free_motion
 from ukemi.laws.momentum_slopes import missing_slopes, with_forces
 from ukemi.maths import spatial
 from ukemi.mechanics.dynamics import rotor_inertia
-from ukemi.mechanics.kinematics import integrate_slopes
 from ukemi.mechanics.reflected import has_heavy_tendons
 from ukemi.mechanics.tendons.inertia import tendon_inertial_slopes
+from ukemi.mechanics.turns import Turns
 from ukemi.mechanics.variational import before, chord_slopes
 
 
@@ -53,7 +52,7 @@ class BalanceSlopes(abc.ABC):
 
     @abc.abstractmethod
     def of(
-        self, here: Here, end: End, at: AtEnd, f: Array, turned: tuple[Array, Array], duration: Array
+        self, here: Here, end: End, at: AtEnd, f: Array, turned: tuple[Turns, Turns], duration: Array
     ) -> ForceSlopes:
         """All of it, at impulses f (total,); turned: (C, T)."""
 
@@ -74,7 +73,7 @@ class OfJoints(BalanceSlopes):
         free, v = free_motion(here, duration), end.frame.v
         after, start = _of_pull(here, v, duration, sum(at.contacts, at.scalars), f @ at.J, turned)
         force = missing_slopes(here, (v - here.v) / duration, free.M, free.velocity)
-        return ForceSlopes(free.M - after, _in_positions(force, start), at.J @ turned[1])
+        return ForceSlopes(free.M - after, _in_positions(force, start), turned[1].rows(at.J))
 
 
 class OfChords(BalanceSlopes):
@@ -99,31 +98,32 @@ class OfChords(BalanceSlopes):
         begun = mechanics.begin(here, kinds, h, None)
         earlier, scalar = before(model, here.q, here.v, h, here.inputs), without_contacts(kinds)
         chord = chord_slopes(model, here.kin, begun.chords, earlier, end.frame.kin, h)
-        back, turned_back = integrate_slopes(model.tree, here.v, -h)
+        back, turned_back = (of(model.tree, here.v, -h) for of in (Turns.of_start, Turns.of_velocity))
         added = rotor_inertia(model, here.kin) + h * begun.damping
         others = self.at_end(kinds, f)[: kinds.scalar]
-        after, position = jnp.zeros_like(C), jnp.zeros_like(C)
+        after = position = jnp.zeros((model.nv, model.nv), f.dtype)
         if constant_dofs(model) is None:
             after, position = _of_pull(here, v, h, at.scalars, others @ at.J[: kinds.scalar], turned)
             held = f[: kinds.scalar] - others
             position = position + bend_of_scalars(scalar, frame_of(here), held)[0]
         if kinds.contacts:
             by_start, by_end = at.contacts
-            after, position = after + h * (by_end @ T), position + by_start + by_end @ C
-        q, by_v = chord.now + chord.before @ back + chord.after @ C, -h * (chord.before @ turned_back) - added
+            after, position = after + h * T.rows(by_end), position + by_start + C.rows(by_end)
+        q, by_v = chord.now + back.rows(chord.before) + C.rows(chord.after), -h * turned_back.rows(chord.before) - added
         if has_heavy_tendons(model):
             slopes = tendon_inertial_slopes(model, here.kin, (v - here.v) / h, here.v)
             q, by_v = q + h * slopes[0], by_v + h * slopes[1]
         start = with_forces(here, (v - here.v) / h, q - position, by_v)
-        pulls = mechanics.pulls(begun, here, end, at.J @ T)
-        return ForceSlopes(h * (chord.after @ T) + added - after, start, pulls)
+        pulls = mechanics.pulls(begun, here, end, T.rows(at.J))
+        return ForceSlopes(h * T.rows(chord.after) + added - after, start, pulls)
 
 
 def _of_pull(here: Here, v: Array, duration: Array, pull: Array, g: Array, turned) -> tuple[Array, Array]:
     """Slopes of Tᵀ g in v⁺ and in q, where g (nv,) has the slope `pull` (nv, nv) in q⁺."""
     C, T = turned
-    bend = jax.jacfwd(lambda v: Across.of(here.model.tree, v, duration).rows(g))(v)
-    return bend + duration * (T.T @ pull @ T), T.T @ pull @ C
+    bend = jax.jacfwd(lambda v: Turns.of_velocity(here.model.tree, v, duration).rows(g))(v)
+    pull = T.transposed().columns(pull)
+    return bend + duration * T.rows(pull), C.rows(pull)
 
 
 def _in_positions(force: Array, less: Array) -> Array:

@@ -22,7 +22,7 @@ from ukemi.constraints.contacts import contact_jacobian, contact_lever, surface_
 from ukemi.constraints.rows import RowKinds, constant_dofs, row_map, row_matrix
 from ukemi.laws.conic.balance import Rows, rows_at
 from ukemi.laws.conic.cones import layout, of_heads
-from ukemi.laws.conic.end import Across, blocks_of, frame_after
+from ukemi.laws.conic.end import blocks_of, frame_after
 from ukemi.laws.here import Here, applied, frame_of
 from ukemi.laws.momentum import FreeMotion, damping, damps_by_servos, missing_impulse
 from ukemi.mechanics import variational
@@ -30,6 +30,7 @@ from ukemi.mechanics.articulated import LONG, Articulated
 from ukemi.mechanics.dynamics import rotor_inertia
 from ukemi.mechanics.reflected import has_heavy_tendons
 from ukemi.mechanics.tendons.inertia import tendon_inertial_force
+from ukemi.mechanics.turns import Turns
 from ukemi.mechanics.variational import Chords, chord_impulse, chord_inertia, chord_moments
 
 
@@ -40,7 +41,7 @@ class End(NamedTuple):
     frame: Frame
     blocks: list[Block]  # those that are not contacts
     rows: Rows
-    across: Across
+    across: Turns  # of h v⁺
 
     def moves(self) -> Array:
         """Rows (total, nv) by which what is asked changes with h v⁺."""
@@ -48,7 +49,7 @@ class End(NamedTuple):
 
     def motion(self) -> Array:
         """How rows (total,) move, the running of surfaces included."""
-        return row_map(self.frame, self.kinds, self.blocks).motion(self.across.rates(self.frame.v)) + self.slip()
+        return row_map(self.frame, self.kinds, self.blocks).motion(self.across.columns(self.frame.v)) + self.slip()
 
     def slip(self) -> Array | float:
         """What surfaces that run add to the motion of rows (total,)."""
@@ -80,7 +81,7 @@ class Mechanics(abc.ABC):
         """The end of a step at v; contacts_at: function of kinematics."""
         frame = frame_after(here, v, duration, contacts_at)
         blocks = blocks_of(frame)
-        return End(kinds, frame, blocks, rows_at(frame, kinds, blocks), Across.of(here.model.tree, v, duration))
+        return End(kinds, frame, blocks, rows_at(frame, kinds, blocks), Turns.of_velocity(here.model.tree, v, duration))
 
     @abc.abstractmethod
     def begin(self, here: Here, kinds: RowKinds, duration: Array, free: FreeMotion | None) -> Any:
@@ -130,7 +131,7 @@ class Joints(Mechanics):
         def pulled(v: Array) -> Array:
             end = frame_after(here, v, duration, lambda kin: here.contacts)
             J = row_map(end, without_contacts(kinds), blocks_of(end))
-            return Across.of(here.model.tree, v, duration).rows(J.pull(held))
+            return Turns.of_velocity(here.model.tree, v, duration).rows(J.pull(held))
 
         return jax.jacfwd(pulled)(v)
 
@@ -144,7 +145,7 @@ class Linear(Joints):
         """Rows of the start, moved along."""
         frame = frame_of(here)._replace(v=v, contacts=contacts_at(here.kin))
         blocks = blocks_of(frame)
-        end = End(kinds, frame, blocks, rows_at(frame, kinds, blocks), Across(here.model.tree, None))
+        end = End(kinds, frame, blocks, rows_at(frame, kinds, blocks), Turns(here.model.tree, None))
         rows, moved = end.rows, duration * end.motion()
         phi, held = rows.phi + of_heads(layout(here.model, kinds), moved), rows.held + moved[kinds.holding]
         return end._replace(rows=rows._replace(phi=phi, held=held))

@@ -40,6 +40,8 @@ class System(NamedTuple):
     on: tuple[Array, Array]  # heads and cones that count
     slopes: Slopes
     found: Elimination
+    given: Array  # (H, nv) −dγ/dv⁺
+    rub: Array  # (K, 2, nv) −dy/dv⁺
     M: Array | Articulated  # (nv, nv) slope of the force but for the cones' part
     matrix: Array | Articulated  # (nv + hold, nv + hold)
 
@@ -56,18 +58,18 @@ def system(
     b, f = (jnp.where(rubs[:, None], x, 0.0) for x in (found.b, found.f))
     found = found._replace(e=e, p=p, b=b, f=f, E=jnp.where(rubs[:, None, None], found.E, 0.0))
     nv = slopes.gap.shape[1]
-    given = p[:, None] * slopes.gap  # −dγ/dv
+    given = p[:, None] * slopes.gap
     by_head = b[:, :, None] * owned(layout, given)[:, None] + f[:, :, None] * owned(layout, slopes.gap)[:, None]
-    rub = by_head - found.E @ slopes.slip  # −dy/dv
+    rub = by_head - found.E @ slopes.slip
     if isinstance(M, Articulated):
         W = M.plus((slopes.heads * given).sum(0) + (slopes.rubs * rub).sum((0, 1)))
-        return System(layout, point, head, asked, on, slopes, found, M, W)
+        return System(layout, point, head, asked, on, slopes, found, given, rub, M, W)
     W = M + _by_cones(layout, slopes, given, rub)
     if len(slopes.held):
         mobility = (slopes.held * slopes.holds).sum(-1).max()
         loose = LOOSE * jnp.where(mobility > 0, mobility * nv / jnp.trace(M), 1.0)
         W = jnp.block([[W, -slopes.holds.T], [slopes.held, loose * jnp.eye(len(slopes.held), dtype=W.dtype)]])
-    return System(layout, point, head, asked, on, slopes, found, M, W)
+    return System(layout, point, head, asked, on, slopes, found, given, rub, M, W)
 
 
 def _by_cones(layout: Layout, slopes: Slopes, given: Array, rub: Array) -> Array:
@@ -89,7 +91,7 @@ def condition(system: System, M: Array) -> Array:
 
 def whole_condition(system: System, M: Array, duration: Array) -> Array:
     """The same of the system before cones are eliminated, in v⁺, impulses of equalities, γ, s/h, y, ψ and u."""
-    layout, point, head, asked, (heads, rubs), slopes, _, slope, _ = system
+    layout, point, head, asked, (heads, rubs), slopes, _, _, _, slope, _ = system
     slope = cast(Array, slope)
     hold, (H, nv), K = len(slopes.held), slopes.gap.shape, len(rubs)
 
@@ -114,6 +116,15 @@ def whole_condition(system: System, M: Array, duration: Array) -> Array:
     return jnp.linalg.cond(scale[:, None] * matrix * scale)
 
 
+def at_rest(system: System, off: Imbalance) -> tuple[Array, Array]:
+    """Changes of γ (H,) and y (K, 2) where velocities stay."""
+    found, (heads, rubs) = system.found, system.on
+    a, c = cones.constants(system.cones, found, off.products)
+    a = jnp.where(heads, a - found.e * off.slack, 0.0)
+    c = c + _apply(found.E, off.slip) + found.b * owned(system.layout, a)[:, None]
+    return a, jnp.where(rubs[:, None], c, 0.0)
+
+
 def solver(system: System, *, refined: bool = False) -> Callable[[Imbalance], tuple[Point, Array]]:
     """Function of an imbalance: the change (Point) that a Newton step makes, and that of ξ₀ (K,).
 
@@ -121,7 +132,7 @@ def solver(system: System, *, refined: bool = False) -> Callable[[Imbalance], tu
     matrix, beside which masses lose digits. Then factors are pivoted, too, which a search, that corrects itself, is
     quicker without.
     """
-    layout, point, head, asked, (heads, rubs), slopes, found, M, matrix = system
+    layout, point, head, asked, (heads, rubs), slopes, found, _, _, M, matrix = system
     nv = slopes.gap.shape[1]
     if isinstance(matrix, Articulated):
         solve = matrix.factored()
@@ -140,9 +151,7 @@ def solver(system: System, *, refined: bool = False) -> Callable[[Imbalance], tu
         return dv, out[nv:], gamma, c + _apply(found.E, slid) - by_head
 
     def step(off: Imbalance) -> tuple[Point, Array]:
-        a, c = cones.constants(point, found, off.products)
-        a = jnp.where(heads, a - found.e * off.slack, 0.0)
-        c = jnp.where(rubs[:, None], c + _apply(found.E, off.slip) + found.b * owned(layout, a)[:, None], 0.0)
+        a, c = at_rest(system, off)
         dv, held, gamma, y = out = reduced(a, c, off.force, off.held)
         if refined:
             left = off.force + cast(Array, M) @ dv - pulled(gamma, y) - held @ slopes.holds

@@ -25,10 +25,11 @@ from ukemi.laws.conic.end import blocks_of
 from ukemi.laws.conic.end_slopes import AtEnd, at_end
 from ukemi.laws.conic.mechanics import Mechanics
 from ukemi.laws.conic.newton import Slopes
+from ukemi.laws.conic.packed import velocities
 from ukemi.laws.conic.unknowns import Imbalance, Known, Path, Point
 from ukemi.laws.here import Here, frame_of
 from ukemi.laws.here_slopes import columns_of
-from ukemi.mechanics.kinematics import integrate_slopes
+from ukemi.mechanics.turns import Turns
 
 
 def jacobian(
@@ -42,17 +43,17 @@ def jacobian(
     found = matched(own, start, known.origin)
     wants = asked(own, end.rows, found, end.motion(), known.bounce, duration, path)
     f = impulses(own, kinds, z, wants.mu, known.on)
-    turned = integrate_slopes(model.tree, z.v, duration)
-    (C, T), at = turned, at_end(here, end, balance.at_end(kinds, f), ahead, balance.ride)
+    C, T = turned = Turns.of_start(model.tree, z.v, duration), Turns.of_velocity(model.tree, z.v, duration)
+    at = at_end(here, end, balance.at_end(kinds, f), ahead, balance.ride)
     force = balance.of(here, end, at, f, turned, duration)
     # in v⁺
-    closing, moves = at.J @ T, at.J + duration * (at.turn @ T)
+    closing, moves = T.rows(at.J), at.J + duration * T.rows(at.turn)
     slips, rubs = (wants.mu[:, :, None] * of_cones(own, x) for x in (moves, force.pulls))
     gaps = jnp.where(known.bounce[:, None], of_heads(own, moves), of_heads(own, closing))
     heads, holds = of_heads(own, force.pulls), force.pulls[kinds.holding]
     slopes = Slopes(duration * gaps, slips, closing[kinds.holding], heads, rubs, holds)
     head = cone_heads(own, z, wants, known.on[1])
-    step = newton.solver(newton.system(own, z.cones, head, wants, known.on, force.after, slopes), refined=True)
+    system = newton.system(own, z.cones, head, wants, known.on, force.after, slopes)
     # in the state and the controls
     off = _of_start(kinds, here, known, start, at, C, duration, ahead, wants.fade)
     room = force.start.shape[1] - 2 * nv
@@ -63,16 +64,17 @@ def jacobian(
     aims = jnp.where(heads, wide.products.heads, 0.0), jnp.where(rubs, wide.products.first, 0.0)
     products = Products(*aims, jnp.zeros_like(slip))
     whole = Imbalance(force.start, wide.held, slack, slip, products)
-    return jax.vmap(lambda off: step(off)[0].v, in_axes=-1, out_axes=-1)(whole)
+    return velocities(system, whole)
 
 
-def _of_start(kinds: RowKinds, here: Here, known: Known, start, at: AtEnd, C: Array, h: Array, ahead, fade: Array):
+def _of_start(kinds: RowKinds, here: Here, known: Known, start, at: AtEnd, C: Turns, h: Array, ahead, fade: Array):
     """How what is asked changes with q and v at a given v⁺ (·, 2nv), but for the force; slips without coefficients."""
     own, nv = layout(here.model, kinds), here.model.nv
     frame = frame_of(here)
     J = row_matrix(frame, kinds, blocks_of(frame))
     inside = -start.leaving[:, None] * of_heads(own, J)
-    nearer, turned = of_heads(own, at.J @ C), at.turn @ C
+    closing, turned = C.rows(at.J), C.rows(at.turn)
+    nearer = of_heads(own, closing)
 
     def rebounds(_):
         def rebound(here: Here) -> Array:
@@ -90,7 +92,7 @@ def _of_start(kinds: RowKinds, here: Here, known: Known, start, at: AtEnd, C: Ar
     leaves = jnp.pad(h * of_heads(own, turned), room) - h * thrown
     slack = jnp.where(bounce, leaves, jnp.pad(gap, room))
     aims = jnp.pad(-fade[:, None] * nearer, room)
-    held = jnp.pad((at.J @ C - J)[kinds.holding] / h, room)
+    held = jnp.pad((closing - J)[kinds.holding] / h, room)
     slip = jnp.pad(of_cones(own, turned), ((0, 0), *room))
     empty = jnp.zeros((0, 2 * nv), J.dtype)
     return Imbalance(empty, held, slack, slip, Products(aims, owned(own, aims), empty))
