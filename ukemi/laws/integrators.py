@@ -42,7 +42,7 @@ from ukemi.mechanics.plasticity import rests, settled
 from ukemi.mechanics.reflected import are_tendons_damped
 from ukemi.mechanics.springs import joint_resistance, thickens
 from ukemi.mechanics.transmissions import acts_on_joints, on_joints
-from ukemi.mechanics.turns import Turns
+from ukemi.mechanics.turns import integrate_slopes
 from ukemi.model.records import Input, Model, State
 from ukemi.xla.stages import compact
 
@@ -208,8 +208,8 @@ def advance_slopes(model: Model, state: State, inputs: Input, rate: Array, chang
 
 def _advance_slopes(model: Model, state: State, inputs: Input, rate: Array, change: Array, velocity: Array) -> Array:
     h, nv, tree = model.options.timestep, model.nv, model.tree
-    carried, turned = Turns.of_start(tree, rate, h).dense(rate.dtype), Turns.of_velocity(tree, rate, h)
-    position = h * turned.columns(change) + jnp.pad(carried, ((0, 0), (0, velocity.shape[1] - nv)))
+    carried, turned = integrate_slopes(tree, rate, h)
+    position = h * turned.columns(change) + jnp.pad(carried.dense(rate.dtype), ((0, 0), (0, velocity.shape[1] - nv)))
     activation = _activation_slopes(model, state, inputs, velocity.dtype)
     return jnp.concatenate([position, velocity, activation])
 

@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
+from ukemi.maths.gathers import pick
 from ukemi.model.tree import Tree
 
 
@@ -19,25 +20,15 @@ class Turns(NamedTuple):
     tree: Tree
     turn: Array | None  # (n, 3, 3); None: leaves these, too
 
-    @staticmethod
-    def of_start(tree: Tree, v: Array, duration: Array) -> "Turns":
-        """C."""
-        return Turns(tree, spatial.quat_to_mat(spatial.quat_conj(spatial.quat_exp(duration * v[tree.quat_dof]))))
-
-    @staticmethod
-    def of_velocity(tree: Tree, v: Array, duration: Array) -> "Turns":
-        """T."""
-        return Turns(tree, spatial.right_jacobian(duration * v[tree.quat_dof]))
-
     def rows(self, J: Array) -> Array:
         """J X of rows J (..., nv) and this matrix X."""
         if self.turn is None or not len(self.turn):
             return J
-        parts, end = [], 0
-        for k, (first, *_) in enumerate(self.tree.quat_dof.tolist()):
-            turned = spatial.materialize((J[..., first : first + 3, None] * self.turn[k]).sum(-2))
-            parts, end = [*parts, J[..., end:first], turned], first + 3
-        return jnp.concatenate([*parts, J[..., end:]], -1)
+        dofs = self.tree.quat_dof
+        turned = spatial.materialize((pick(J, dofs)[..., None] * self.turn).sum(-2))
+        place = np.arange(self.tree.nv)
+        place[dofs] = self.tree.nv + np.arange(dofs.size).reshape(dofs.shape)
+        return pick(jnp.concatenate([J, turned.reshape(*J.shape[:-1], dofs.size)], -1), place)
 
     def columns(self, J: Array) -> Array:
         """X J of columns J (nv, ...)."""
@@ -53,3 +44,14 @@ class Turns(NamedTuple):
         if self.turn is None or not len(self.turn):
             return jnp.asarray(eye)
         return spatial.with_blocks(eye, self.tree.quat_dof, self.turn)
+
+
+def integrate_slopes(tree: Tree, v: Array, h) -> tuple[Turns, Turns]:
+    """C and T."""
+    back = spatial.quat_conj(spatial.quat_exp(h * v[tree.quat_dof]))
+    return Turns(tree, spatial.quat_to_mat(back)), slopes_in_velocity(tree, v, h)
+
+
+def slopes_in_velocity(tree: Tree, v: Array, h) -> Turns:
+    """T."""
+    return Turns(tree, spatial.right_jacobian(h * v[tree.quat_dof]))

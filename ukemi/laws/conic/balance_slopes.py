@@ -27,7 +27,7 @@ from ukemi.maths import spatial
 from ukemi.mechanics.dynamics import rotor_inertia
 from ukemi.mechanics.reflected import has_heavy_tendons
 from ukemi.mechanics.tendons.inertia import tendon_inertial_slopes
-from ukemi.mechanics.turns import Turns
+from ukemi.mechanics.turns import Turns, integrate_slopes, slopes_in_velocity
 from ukemi.mechanics.variational import before, chord_slopes
 
 
@@ -98,7 +98,7 @@ class OfChords(BalanceSlopes):
         begun = mechanics.begin(here, kinds, h, None)
         earlier, scalar = before(model, here.q, here.v, h, here.inputs), without_contacts(kinds)
         chord = chord_slopes(model, here.kin, begun.chords, earlier, end.frame.kin, h)
-        back, turned_back = (of(model.tree, here.v, -h) for of in (Turns.of_start, Turns.of_velocity))
+        back, turned_back = integrate_slopes(model.tree, here.v, -h)
         added = rotor_inertia(model, here.kin) + h * begun.damping
         others = self.at_end(kinds, f)[: kinds.scalar]
         after = position = jnp.zeros((model.nv, model.nv), f.dtype)
@@ -121,7 +121,7 @@ class OfChords(BalanceSlopes):
 def _of_pull(here: Here, v: Array, duration: Array, pull: Array, g: Array, turned) -> tuple[Array, Array]:
     """Slopes of Tᵀ g in v⁺ and in q, where g (nv,) has the slope `pull` (nv, nv) in q⁺."""
     C, T = turned
-    bend = jax.jacfwd(lambda v: Turns.of_velocity(here.model.tree, v, duration).rows(g))(v)
+    bend = jax.jacfwd(lambda v: slopes_in_velocity(here.model.tree, v, duration).rows(g))(v)
     pull = T.transposed().columns(pull)
     return bend + duration * T.rows(pull), C.rows(pull)
 

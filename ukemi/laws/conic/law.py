@@ -40,7 +40,7 @@ from ukemi.laws.method import Loads, Method, columns
 from ukemi.laws.momentum import free_motion
 from ukemi.mechanics.kinematics import integrate, of_state
 from ukemi.mechanics.plasticity import yields
-from ukemi.mechanics.turns import Turns
+from ukemi.mechanics.turns import integrate_slopes
 from ukemi.model.records import Input, Model, State, as_input
 from ukemi.status import Status
 from ukemi.xla.entry import compiled
@@ -149,8 +149,7 @@ class Conic(Method):
             end = self.mechanics.ending(here, kinds, z.v, h, derivative.follower(here, known, guide.ahead))
             at = here, end, free_motion(here, h).M, known.deep, self.correction, guide.ahead, h
             back, by_start, by_v = restoring_slopes(*at)
-            tree, one = here.model.tree, jnp.ones((), back.dtype)
-            carried, turned = Turns.of_start(tree, back, one), Turns.of_velocity(tree, back, one)
+            carried, turned = integrate_slopes(here.model.tree, back, 1.0)
             change = by_start + by_v @ slopes[nv : 2 * nv]
             return jnp.concatenate([carried.columns(slopes[:nv]) + turned.columns(change), slopes[nv:]])
 

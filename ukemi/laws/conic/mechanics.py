@@ -30,7 +30,7 @@ from ukemi.mechanics.articulated import LONG, Articulated
 from ukemi.mechanics.dynamics import rotor_inertia
 from ukemi.mechanics.reflected import has_heavy_tendons
 from ukemi.mechanics.tendons.inertia import tendon_inertial_force
-from ukemi.mechanics.turns import Turns
+from ukemi.mechanics.turns import Turns, slopes_in_velocity
 from ukemi.mechanics.variational import Chords, chord_impulse, chord_inertia, chord_moments
 
 
@@ -81,7 +81,9 @@ class Mechanics(abc.ABC):
         """The end of a step at v; contacts_at: function of kinematics."""
         frame = frame_after(here, v, duration, contacts_at)
         blocks = blocks_of(frame)
-        return End(kinds, frame, blocks, rows_at(frame, kinds, blocks), Turns.of_velocity(here.model.tree, v, duration))
+        return End(
+            kinds, frame, blocks, rows_at(frame, kinds, blocks), slopes_in_velocity(here.model.tree, v, duration)
+        )
 
     @abc.abstractmethod
     def begin(self, here: Here, kinds: RowKinds, duration: Array, free: FreeMotion | None) -> Any:
@@ -131,7 +133,7 @@ class Joints(Mechanics):
         def pulled(v: Array) -> Array:
             end = frame_after(here, v, duration, lambda kin: here.contacts)
             J = row_map(end, without_contacts(kinds), blocks_of(end))
-            return Turns.of_velocity(here.model.tree, v, duration).rows(J.pull(held))
+            return slopes_in_velocity(here.model.tree, v, duration).rows(J.pull(held))
 
         return jax.jacfwd(pulled)(v)
 

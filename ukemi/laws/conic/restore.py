@@ -28,7 +28,7 @@ from ukemi.laws.momentum import damping_varies
 from ukemi.laws.momentum_slopes import damped_slopes
 from ukemi.maths.systems import inverse, solve
 from ukemi.mechanics.dynamics import inertial_slope
-from ukemi.mechanics.turns import Turns
+from ukemi.mechanics.turns import integrate_slopes
 
 YIELD = 1e-4  # relative to inverse weights
 
@@ -90,8 +90,7 @@ def restoring_slopes(
     at = at_end(here, end._replace(frame=end.frame._replace(v=x)), f, ahead, OfJoints().ride)
     less = jnp.where(asked.firm[:, None], _that_ask(own, kinds, share * at.J + at.turn), 0.0)
     by_end = yielding @ sum(at.contacts, at.scalars) - moves @ less
-    v = end.frame.v
-    C, T = Turns.of_start(model.tree, v, duration), Turns.of_velocity(model.tree, v, duration)
+    C, T = integrate_slopes(model.tree, end.frame.v, duration)
     lost = jnp.pad(inertial_slope(model, here.kin, x), ((0, 0), (0, nv + len(here.act) + model.nu)))
     if damping_varies(model):
         lost = lost + duration * damped_slopes(x, here)

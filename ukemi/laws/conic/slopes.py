@@ -29,7 +29,7 @@ from ukemi.laws.conic.packed import velocities
 from ukemi.laws.conic.unknowns import Imbalance, Known, Path, Point
 from ukemi.laws.here import Here, frame_of
 from ukemi.laws.here_slopes import columns_of
-from ukemi.mechanics.turns import Turns
+from ukemi.mechanics.turns import Turns, integrate_slopes
 
 
 def jacobian(
@@ -43,7 +43,7 @@ def jacobian(
     found = matched(own, start, known.origin)
     wants = asked(own, end.rows, found, end.motion(), known.bounce, duration, path)
     f = impulses(own, kinds, z, wants.mu, known.on)
-    C, T = turned = Turns.of_start(model.tree, z.v, duration), Turns.of_velocity(model.tree, z.v, duration)
+    C, T = turned = integrate_slopes(model.tree, z.v, duration)
     at = at_end(here, end, balance.at_end(kinds, f), ahead, balance.ride)
     force = balance.of(here, end, at, f, turned, duration)
     # in v⁺
