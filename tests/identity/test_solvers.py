@@ -1,5 +1,8 @@
 """The three solvers find the same unique minimum, and say so when they do not."""
 
+import dataclasses
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -133,3 +136,35 @@ def test_a_cone_leaves_its_tip_sideways():
     x = problem.rows.J @ np.linalg.solve(problem.M, problem.tau) - problem.rows.aref
     assert x[0] > 0 and np.abs(best.force).max() > 0, "the scene does not show what it should"
     assert found.converged.all() and np.abs(found.force - best.force).max() < 1e-8
+
+
+LEG = """<body pos="{x} {y} 0"><joint name="hip{k}" axis="0 1 0" damping="1"/>
+  <geom type="capsule" fromto="0 0 0 0 0 -.15" size=".02" mass=".5" contype="0" conaffinity="0"/>
+  <body pos="0 0 -.15"><joint name="knee{k}" axis="0 1 0" damping="1"/>
+    <geom type="capsule" fromto="0 0 0 0 0 -.15" size=".01" mass=".05" contype="0" conaffinity="0"/>
+    <geom size=".02" pos="0 0 -.15" mass=".01" condim="6" friction=".8 .02 .01" solimp=".015 1 .031" priority="1"/>
+  </body></body>"""
+
+
+@pytest.mark.optimized
+def test_rounding_that_soft_feet_multiply_is_not_a_failure():
+    """Of feet such as a Unitree A1's, a_ref is in the thousands: rounding keeps the gradient above the tolerance."""
+    legs = "".join(LEG.format(x=x, y=y, k=k) for k, (x, y) in enumerate(itertools.product((0.2, -0.2), (0.1, -0.1))))
+    motors = "".join(f'<motor joint="{joint}{k}" gear="20"/>' for k in range(4) for joint in ("hip", "knee"))
+    model = uk.load(f"""<mujoco><option cone="elliptic" timestep=".01" impratio="100"/>
+    <worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 .3"><freejoint/>
+      <geom type="box" size=".2 .1 .05" mass="5"/>{legs}</body></worldbody><actuator>{motors}</actuator></mujoco>""")
+    ctrls = jnp.asarray(np.random.default_rng(0).uniform(-1, 1, (16, 600, model.nu)))
+    start = uk.initial_state(model)
+    states = jax.jit(lambda ctrls: jax.lax.map(lambda own: uk.rollout(model, start, own, uk.Soft()), ctrls))(ctrls)
+    assert (states.status == 0).all() and states.cache.iterations.max() < 50
+
+    def cold(at):
+        state, ctrl = at
+        blank = dataclasses.replace(state.cache, acceleration=jnp.zeros(model.nv))
+        return uk.step(model, dataclasses.replace(state, cache=blank), ctrl, uk.Soft())
+
+    before = jax.tree.map(lambda x: jax.lax.collapse(x[:, :-1:3], 0, 2), states)
+    after, given = (jax.lax.collapse(x[:, 1::3], 0, 2) for x in (states.v, ctrls))
+    afresh = jax.jit(lambda some: jax.lax.map(cold, some))((before, given))
+    assert (afresh.status == 0).all() and np.abs(afresh.v - after).max() < 1e-9 * np.abs(after).max()

@@ -48,14 +48,16 @@ def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, 
     active = active_contacts(problem.rows.penalty)
 
     def unfinished(carry):
-        point, previous, k, step_size = carry
-        # Rounding in stiff rows can hold the gradient up; the full step M H⁻¹ r then says how near the solution is.
+        point, previous, k, step_size, grain = carry
+        # Rounding in stiff rows can hold the gradient up; the full step M H⁻¹ r then says how near the solution is. And
+        # no a can do without the gradient that the last digits of a make: where friction creeps, a few newtons balance
+        # at a J a of thousands, and it may be more than the tolerance asks for.
         rounding = noise / tolerance * point.scale
-        stalled = (point.size > 0.5 * previous) & ((point.size < 1e3 * rounding) | (step_size < 1e2 * rounding))
-        return (point.size > point.scale) & (k < iterations) & ~stalled
+        near = (point.size < 1e3 * rounding) | (step_size < 1e2 * rounding) | (point.size < 10 * noise * grain)
+        return (point.size > point.scale) & (k < iterations) & ~((point.size > 0.5 * previous) & near)
 
     def advance(carry):
-        point, _, k, _ = carry
+        point, _, k, *_ = carry
         H = spatial.materialize(hessian(kinds, problem, point.x, active))
         step = -solve(H, point.gradient)
         M_step, J_step = spatial.materialize((problem.M @ step, J @ step))
@@ -63,11 +65,12 @@ def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, 
         tries = jnp.where(unfinished(carry), searches, 0)
         alpha = line_search(kinds, problem, point, step, M_step, J_step, tries, tolerance)
         moved = (point.a + alpha * step, point.Ma + alpha * M_step, point.x + alpha * J_step)
-        return evaluate(kinds, problem, *moved, tolerance), point.size, k + 1, jnp.linalg.norm(M_step)
+        grain = jnp.linalg.norm(jnp.abs(H) @ jnp.abs(point.a))
+        return evaluate(kinds, problem, *moved, tolerance), point.size, k + 1, jnp.linalg.norm(M_step), grain
 
     infinite = jnp.full((), jnp.inf, start.dtype)
-    carry = (first, infinite, jnp.zeros((), jnp.int32), infinite)
-    point, _, k, _ = lax.while_loop(unfinished, advance, carry)
+    carry = (first, infinite, jnp.zeros((), jnp.int32), infinite, jnp.zeros_like(infinite))
+    point, _, k, *_ = lax.while_loop(unfinished, advance, carry)
     converged = (point.size <= point.scale) | (k < iterations)
     return solution(point, k, converged)
 
