@@ -15,6 +15,7 @@ from ukemi.mechanics.articulated import Articulated
 
 INSIDE = 0.99  # τ: share of the way to a cone's boundary that a step may go
 ASIDE = 3.0  # distance of products from κ, relative to it, from which on κ is left again
+NEAR = 0.1  # the same, up to which Newton's step needs no corrector
 SHORT = 0.1  # after a step shorter than this the next one only centres
 FLOOR = 0.1  # of products [J], relative to the square of what is left of the balance
 
@@ -27,9 +28,9 @@ def direction(task: Task, found: Found, now: Progress, bent: Bent, distance: Arr
     arrived = ~now.fresh & (now.excess == 0) & ~(short & (distance > ASIDE))
     none = jax.tree.map(jnp.zeros_like, off.products)
     excess, second = lax.cond(
-        arrived, lambda: (jnp.zeros_like(now.excess), none), lambda: _ahead(task, found, now, step, short)
+        arrived, lambda: _to_path(found, step, now), lambda: _ahead(task, found, now, step, short)
     )
-    corrects = (excess > 0) & ~short
+    corrects = ((excess > 0) | (distance > NEAR)) & ~short
     second = jax.tree.map(lambda x: jnp.where(corrects, x, 0.0), second)
 
     def towards(second: Products) -> tuple[Point, Array]:
@@ -62,6 +63,12 @@ def _newton(task: Task, found: Found, bent: Bent) -> Callable[[Imbalance], tuple
 
 def _reach(found: Found, change: Point, d_head: Array, tau: float) -> Array:
     return cones.longest_step(found.point.cones, found.head, change.cones, d_head, found.known.on, tau)
+
+
+def _to_path(found: Found, step: Callable, now: Progress) -> tuple[Array, Products]:
+    """Where κ is the target: no excess, and what the step there leaves of the products."""
+    change, d_head = step(found.off)
+    return jnp.zeros_like(now.excess), cones.products(change.cones, d_head)
 
 
 def _ahead(task: Task, found: Found, now: Progress, step: Callable, short: Array) -> tuple[Array, Products]:

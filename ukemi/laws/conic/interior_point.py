@@ -1,8 +1,7 @@
 """The primal–dual interior point method (Dojo, algorithm 2) for a step with contacts at its end.
 
 It differs from the paper in what it seeks: the point of the central path at κ, which depends on nothing but the step's
-data, instead of the first point below a tolerance. So there is no corrector any more once κ is the target, and the line
-search measures the distance from the target. Contacts are found anew at every point that is tried, and their variables
+data, instead of the first point below a tolerance. So the line search measures the distance from the target. Contacts are found anew at every point that is tried, and their variables
 go with their names.
 
 All is one loop whose turn looks at one point: it takes it, and decides on the next direction, or goes back half way.
@@ -35,7 +34,7 @@ STARTS = (1.0, 1.0, 1.0, 10.0, 0.1)  # scales of starting points in turn, of whi
 AT_REST = 2  # the start that looks at the pose at the start of the step
 JAMMED = (1e-2, 1e-6)  # steps, of the warm start and of others, after which another start is tried
 CREEPING = 8  # short steps in a row after which another start is tried
-WARM = 1e-2  # κ of a warm start, relative to that of a cold one
+WARM = 0.1  # κ of a warm start, relative to that of a cold one
 STILL = 1e-8  # Jacobian of a head that nothing can move: a rounding error
 
 
