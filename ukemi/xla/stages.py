@@ -32,10 +32,12 @@ FOREIGN = (
 )  # fmt: skip
 OURS = ("ukemi_pick", "ukemi_pick_rows", "ukemi_mix")
 OTHERS = ("jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call", "add_any", "platform_index")
+LOOPS = ("while", "scan")
 LAX = {p.name for p in vars(jax.lax).values() if isinstance(p, Primitive)}
 NATIVE = {name for name in LAX if not any(part in name for part in FOREIGN)} | {*OURS, *OTHERS}
 LARGE = 1 << 20  # bytes of an array that had better be worked on by several threads
 PRODUCTS = 1 << 15  # multiplications of a matrix product that a library does better
+TILED = 128, 32  # sizes of a matrix product that XLA's emitter makes of tiles, as fast as a library does
 MOST = 2000  # operations in a call: the time to compile one grows faster than its size
 LEAST = 3  # operations worth a call
 
@@ -136,21 +138,32 @@ def _cut(run: list) -> list[list]:
     return [[eqn for eqn, k in zip(run, piece, strict=True) if k == own] for own in dict.fromkeys(piece)]
 
 
-def _is_apart(eqn) -> bool:
-    """Whether an operation cannot be part of a call, or had better not."""
+def _is_apart(eqn, inside: bool = False) -> bool:
+    """Whether an operation cannot be part of a call, or had better not; inside: of a loop, which runs in one piece,
+    where side by side calls may run on several threads.
+    """
+    name = eqn.primitive.name
+    looped = inside or name in LOOPS
     return (
-        eqn.primitive.name not in NATIVE
+        name not in NATIVE
+        and not (inside and name == _region_p.name)
         or any(v.aval.size * v.aval.dtype.itemsize > LARGE for v in eqn.outvars)
-        or _products(eqn) > PRODUCTS
-        or any(_is_apart(e) for program in inner(eqn) for e in program.eqns)
+        or _is_for_a_library(eqn)
+        or any(_is_apart(e, looped) for program in inner(eqn) for e in program.eqns)
     )
 
 
-def _products(eqn) -> int:
+def _is_for_a_library(eqn) -> bool:
+    """Whether it is a matrix product that in a call would be a plain loop, and a long one."""
     if eqn.primitive.name != "dot_general":
-        return 0
-    (summed, _), _ = eqn.params["dimension_numbers"]
-    return eqn.outvars[0].aval.size * int(np.prod([eqn.invars[0].aval.shape[k] for k in summed]))
+        return False
+    (summed, other), batch = eqn.params["dimension_numbers"]
+    size, (left, right) = eqn.outvars[0].aval.shape, (v.aval.shape for v in eqn.invars)
+    length, (most, least) = int(np.prod([left[k] for k in summed])), TILED
+    plain = len(left) == len(right) == 2 and tuple(summed) == (1,) and tuple(other) == (0,) and not any(batch)
+    if plain and max(*size, length) <= most and min(size) <= least:
+        return False
+    return int(np.prod(size)) * length > PRODUCTS
 
 
 def _weight(jaxpr: Jaxpr) -> int:
@@ -168,7 +181,7 @@ def _closed(jaxpr) -> ClosedJaxpr:
 
 def _looked_into(eqn):
     """A loop or branch that cannot be part of a call, with calls in its bodies."""
-    if eqn.primitive.name not in ("while", "cond", "scan"):
+    if eqn.primitive.name not in (*LOOPS, "cond"):
         return eqn
     return with_inner(eqn, _compacted)
 

@@ -128,7 +128,7 @@ def _of_pull(here: Here, v: Array, duration: Array, pull: Array, g: Array, turne
 
 def _in_positions(force: Array, less: Array) -> Array:
     """Slopes less those in positions alone."""
-    return force.at[:, : len(force)].add(-less)
+    return force - jnp.pad(less, ((0, 0), (0, force.shape[1] - len(force))))
 
 
 SLOPES = {Joints: OfJoints(), Variational: OfChords()}

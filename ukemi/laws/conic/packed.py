@@ -52,4 +52,6 @@ def _velocities(system: System, off: Imbalance, rooms: tuple[int, ...]) -> Array
 
 def _first(on: Array, room: int) -> tuple[Array, Array]:
     """Where the first (room,) are that count, and which of these there are."""
-    return jnp.nonzero(on, size=room, fill_value=0)[0], jnp.arange(room) < on.sum()
+    so_far, places = jnp.cumsum(on), jnp.arange(room)
+    there = places < on.sum()
+    return jnp.where(there, (so_far <= places[:, None]).sum(-1), 0), there

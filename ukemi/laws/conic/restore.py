@@ -94,5 +94,5 @@ def restoring_slopes(
     lost = jnp.pad(inertial_slope(model, here.kin, x), ((0, 0), (0, nv + len(here.act) + model.nu)))
     if damping_varies(model):
         lost = lost + duration * damped_slopes(x, here)
-    start = (-yielding @ lost).at[:, :nv].add(C.rows(by_end))
+    start = jnp.pad(C.rows(by_end), ((0, 0), (0, lost.shape[1] - nv))) - yielding @ lost
     return x, start, duration * T.rows(by_end)
