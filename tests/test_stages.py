@@ -56,7 +56,15 @@ def with_walls(x, y):
     return {"a": jnp.where(flags[0], chosen, y), "b": materialize(jnp.ones(2) * 3)[0] * z.sum()}
 
 
-FUNCTIONS = [smooth, with_library, with_loops, with_constants, with_walls]
+def with_stages(x, y):
+    """Loops of stages, and stages of loops."""
+    turned = compact(lambda x, z: jnp.tanh(x @ z + 0.1) - materialize(jnp.cos(z)) * z)
+    swept = compact(lambda x, z: jax.lax.fori_loop(0, 3, lambda k, z: turned(x, z) + k, z))
+    z = jax.lax.fori_loop(0, 2, lambda k, z: swept(x, z) * 2 - 1, y)
+    return {"a": z, "b": jax.lax.cond(z[0] > 0, lambda z: turned(x, z).sum(), lambda z: swept(x, z)[0], z)}
+
+
+FUNCTIONS = [smooth, with_library, with_loops, with_constants, with_walls, with_stages]
 X, Y = np.random.default_rng(0).normal(size=(3, 3)), np.array([0.3, -0.7, 1.1])
 
 
@@ -92,6 +100,35 @@ def test_a_stage_may_hold_another_and_be_in_loops():
         return compact(lambda x: jnp.tanh(inner(x) + x * 2 - 1))(x), x.sum()
 
     same(jax.jit(lambda x: jax.lax.scan(step, x, length=5))(Y), jax.lax.scan(step, Y, length=5))
+
+
+def entry(function, *args) -> str:
+    """The operations of a compiled program that are not in a call, a loop or a branch."""
+    return jax.jit(function).lower(*args).compile().as_text().split("\nENTRY ")[1]
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="calls are made on CPU")
+def test_a_loop_of_stages_is_one_call():
+    """Side by side stages stay apart, since they may run on several threads; a loop's turns would wait for these."""
+    inner = compact(lambda z: jnp.sin(z) * jnp.cos(z) + z**3)
+
+    def loop(z):
+        return jax.lax.while_loop(lambda z: z[0] < 9, lambda z: jnp.abs(inner(z)) + jnp.sqrt(jnp.abs(z)) + 1, z)
+
+    assert "while" not in {eqn.primitive.name for eqn in jax.make_jaxpr(compact(loop))(Y).eqns}
+    assert " while(" not in entry(compact(loop), Y)
+    assert calls(compact(lambda z: (inner(z), inner(z + 1))), Y) == 2
+    np.testing.assert_array_equal(jax.jit(compact(loop))(Y), jax.jit(loop)(Y))
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="calls are made on CPU")
+@pytest.mark.parametrize(("shape", "apart"), [((27, 70, 27), False), ((27, 48, 75), False), ((48, 27, 75), True)])
+def test_products_that_would_be_plain_loops_are_a_librarys(shape, apart):
+    m, k, n = shape
+    a, b = np.random.default_rng(1).normal(size=(m, k)), np.random.default_rng(2).normal(size=(k, n))
+    product = compact(lambda a, b: jnp.tanh(jnp.sin(a) @ jnp.cos(b)) * 2 + 1)
+    same(jax.jit(product)(a, b), np.tanh(np.sin(a) @ np.cos(b)) * 2 + 1)
+    assert (" dot(" in entry(product, a, b)) == apart
 
 
 def test_every_operation_of_arrays_compiles_in_a_call():

@@ -16,7 +16,7 @@ from jax import Array, lax
 
 from ukemi.implicit.rule import isolated
 from ukemi.maths import spatial
-from ukemi.maths.gathers import pick
+from ukemi.maths.gathers import pick, placed
 from ukemi.maths.systems import eliminate, solve
 from ukemi.mechanics.activations import (
     Activity,
@@ -123,7 +123,7 @@ class Integrator:
         dofs = jnp.asarray(_free_dofs(model))
         block = (M_hat + h * slope.bias)[dofs[:, :, None], dofs[:, None, :]]
         alone = jnp.linalg.solve(block, force[dofs][..., None])[..., 0]
-        return out.at[dofs].set(alone, unique_indices=True)  # said so that it has a transpose
+        return placed(out, _free_dofs(model), alone)
 
     def solve_transposed(self, model: Model, M: Array, slope: Slope, force: Array) -> Array:
         """u with (M − h (D − C))ᵀ u = force (nv,)."""
@@ -289,4 +289,4 @@ def _pull_back(model: Model, shift: Array, v: Array) -> Array:
 
 def _turn_back(tree, shift: Array, v: Array) -> Array:
     turn = spatial.right_jacobian_inverse(pick(shift, tree.quat_dof))
-    return v.at[tree.quat_dof].set(spatial.apply(turn, pick(v, tree.quat_dof)), unique_indices=True)
+    return placed(v, tree.quat_dof, spatial.apply(turn, pick(v, tree.quat_dof)))

@@ -195,6 +195,15 @@ def taken(x: Array, index: np.ndarray) -> Array:
     return jnp.where(index >= 0, pick(x, np.maximum(index, 0)), 0.0) if x.size else jnp.zeros(index.shape, x.dtype)
 
 
+def placed(x: Array, places: np.ndarray, values: Array) -> Array:
+    """x (..., n) with values (..., *places.shape) at constant places, all different; no scatter, as above."""
+    n, lead = x.shape[-1], x.shape[:-1]
+    index = np.arange(n)
+    index[places.ravel()] = n + np.arange(places.size)
+    values = jnp.broadcast_to(values, (*lead, *places.shape)).reshape(*lead, places.size)
+    return pick(jnp.concatenate([x, values.astype(x.dtype)], -1), index)
+
+
 def placed_sums(values: Array, places: np.ndarray, size: int) -> Array:
     """(size,) sums of values (n,) by constant places, of which most may have none: no scatter, as above."""
     if not values.size:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.maths.gathers import taken
+from ukemi.maths.gathers import placed, taken
 from ukemi.model.records import Model
 
 ON_STEP = 1e-4  # share of a time step by which a delay may miss a whole number of steps, so that rounding does not
@@ -40,7 +40,7 @@ def arriving(model: Model, act: Array, ctrl: Array, ahead: float = 0.0) -> Array
     if not layout.size:
         return ctrl
     late = (_weights(model, ahead) * taken(past(model, act), layout.slot)).sum(1)
-    return ctrl.at[layout.control].set(late, unique_indices=True)
+    return placed(ctrl, layout.control, late)
 
 
 def remembered(model: Model, act: Array, ctrl: Array) -> Array:

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
-from ukemi.maths.gathers import taken
+from ukemi.maths.gathers import placed, taken
 from ukemi.model.actuators import ActuatorLayout
 from ukemi.model.records import Model
 
@@ -79,4 +79,4 @@ def shortened(layout: ActuatorLayout, act: Array) -> Array:
     angle = spatial.safe_norm(turn)[:, None]
     long = angle > np.pi
     rest = angle - 2 * np.pi * jnp.round(angle / (2 * np.pi))
-    return act.at[stored].set(turn * jnp.where(long, rest / jnp.where(long, angle, 1.0), 1.0), unique_indices=True)
+    return placed(act, stored, turn * jnp.where(long, rest / jnp.where(long, angle, 1.0), 1.0))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.maths.gathers import taken
+from ukemi.maths.gathers import placed, taken
 from ukemi.model.records import Model
 from ukemi.model.servos import ServoLayout
 
@@ -38,7 +38,7 @@ def servo_of(model: Model, length: Array, velocity: Array, act: Array, ctrl: Arr
 def put(layout: ServoLayout, into: Array, values: Array) -> Array:
     """Activations (na,) with those of servos (n, 5) in their places."""
     has = layout.states >= 0
-    return into.at[layout.states[has]].set(values[has], unique_indices=True) if has.any() else into
+    return placed(into, layout.states[has], values[has]) if has.any() else into
 
 
 def nearest_turn(setpoint: Array, to: Array, period: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
-from ukemi.maths.gathers import pick
+from ukemi.maths.gathers import pick, placed
 from ukemi.model.tree import Tree
 
 
@@ -26,9 +26,7 @@ class Turns(NamedTuple):
             return J
         dofs = self.tree.quat_dof
         turned = spatial.materialize((pick(J, dofs)[..., None] * self.turn).sum(-2))
-        place = np.arange(self.tree.nv)
-        place[dofs] = self.tree.nv + np.arange(dofs.size).reshape(dofs.shape)
-        return pick(jnp.concatenate([J, turned.reshape(*J.shape[:-1], dofs.size)], -1), place)
+        return placed(J, dofs, turned)
 
     def columns(self, J: Array) -> Array:
         """X J of columns J (nv, ...)."""

@@ -1,8 +1,8 @@
 """The primal–dual interior point method (Dojo, algorithm 2) for a step with contacts at its end.
 
 It differs from the paper in what it seeks: the point of the central path at κ, which depends on nothing but the step's
-data, instead of the first point below a tolerance. So the line search measures the distance from the target. Contacts are found anew at every point that is tried, and their variables
-go with their names.
+data, instead of the first point below a tolerance. So the line search measures the distance from the target. Contacts
+are found anew at every point that is tried, and their variables go with their names.
 
 All is one loop whose turn looks at one point: it takes it, and decides on the next direction, or goes back half way.
 Thus geometry and linear algebra are compiled once.
