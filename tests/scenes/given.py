@@ -13,6 +13,8 @@ import numpy as np
 import ukemi as uk
 from ukemi.collide.near import reach_of_pairs
 
+TOLERANCE = 1e-6  # of MuJoCo's distances [m]
+
 _ADVANCE = {
     mujoco.mjtIntegrator.mjINT_EULER: mujoco.mj_Euler,
     mujoco.mjtIntegrator.mjINT_IMPLICIT: mujoco.mj_implicit,
@@ -27,6 +29,8 @@ class Giver:
         self.m = m
         self.geoms = np.asarray(model.pairs.layout.geoms).reshape(-1, 2)
         self.reach = sum(np.asarray(x) for x in reach_of_pairs(model, np.arange(len(self.geoms))))
+        # below these distances it is no matter of tolerance whether a pair is a contact
+        self.nearer = dict(zip(map(tuple, self.geoms.tolist()), self.reach - TOLERANCE, strict=True))
 
     def can(self) -> bool:
         """Whether a step detects contacts but once."""
@@ -34,7 +38,7 @@ class Giver:
 
     def forward(self, d: mujoco.MjData, contacts) -> bool:
         """Forward dynamics of d, whose positions are up to date; false where MuJoCo has no contact of some pair that
-        Ukemi has one of, so that what else it says of the pair is not known.
+        Ukemi has one of, so that what else it says of the pair is not known, or the other way round.
         """
         m, own = self.m, {}
         for contact in d.contact:
@@ -43,7 +47,8 @@ class Giver:
         found = collections.defaultdict(list)
         for i in near[np.argsort(contacts.which[near], kind="stable")]:
             found[tuple(self.geoms[contacts.pair[i]])].append(i)
-        if not found.keys() <= own.keys():
+        touching = {pair for pair, contact in own.items() if contact.dist < self.nearer[pair]}
+        if not touching <= found.keys() <= own.keys():
             return False
         d.ncon = 0
         for pair, contact in own.items():  # in MuJoCo's order, which sweeps over friction go by
