@@ -69,7 +69,7 @@ def late_slopes(model: Model, per_ctrl: Array) -> tuple[Array, Array]:
         return jnp.zeros((len(per_ctrl), 0), per_ctrl.dtype), per_ctrl
     weights = _weights(model, 0.0)[layout.slot >= 0]
     own = np.repeat(layout.control, layout.kept)
-    return per_ctrl[:, own] * weights, per_ctrl.at[:, layout.control].set(0.0)
+    return per_ctrl[:, own] * weights, placed(per_ctrl, layout.control, jnp.zeros(()))
 
 
 def delay_pieces(model: Model) -> Array:
