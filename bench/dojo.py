@@ -2,11 +2,11 @@
 
     python bench/dojo.py [--only drop,frequency,rate,search,kept] [--robots FILE ...]
 
-drop: Table II, how deep a robot gets that is dropped, at three time steps. frequency: Fig. 7, the torso's height at 20
-to 500 Hz. rate: how much faster than its motion a drop at 65 Hz is computed. search: Figs. 9 and 10, iterations,
-residuals and condition numbers. kept: momentum and energy of `Maximal` over 100 s. `--robots` takes files, such as an
-Atlas and an A1, in place of the built-in humanoid, and puts them on a floor if they have none. Table V and the cost of
-long chains are in `bench/maximal.py`.
+drop: Table II, how deep a robot gets that is dropped, limp and held, at three time steps. frequency: Fig. 7, the
+torso's height at 20 to 500 Hz. rate: how much faster than its motion a drop at 65 Hz is computed. search: Figs. 9 and
+10, iterations, residuals and condition numbers. kept: momentum and energy of `Maximal` over 100 s. `--robots` takes
+files, such as an Atlas and an A1, in place of the built-in humanoid, and puts them on a floor if they have none. Table V
+and the cost of long chains are in `bench/maximal.py`.
 """
 
 import argparse
@@ -21,7 +21,6 @@ import numpy as np
 from workloads import on_floor
 
 import ukemi as uk
-from ukemi.files.source import read
 
 LAWS = {"NCP": uk.NCP(), "Maximal": uk.Maximal()}
 HEIGHT = 0.3
@@ -68,22 +67,28 @@ def fall(model, state, steps, law):
     return height, depth, end.status
 
 
-def drop(name: str, model: uk.Model, source) -> None:
-    """Table II."""
-    for h in (0.1, 0.01, 0.001):
-        steps = round(1.5 / h)
-        for law, method in LAWS.items():
-            _, depth, status = fall(at_rate(model, h), lifted(model), steps, method)
-            deepest = 1e3 * float(depth.min())
-            print(f"drop {name:10s} h {h:5.3f} {law:8s} deepest {deepest:9.5f} mm, status {int(status)}")
-        m = read(source)
-        m.opt.timestep, d, deepest = h, mujoco.MjData(m), 0.0
-        d.qpos[:] = np.asarray(lifted(model).q)
-        for _ in range(steps):
-            mujoco.mj_step(m, d)
-            deepest = min([deepest, *(d.contact.dist if d.ncon else [])])
-        lost = d.warning[mujoco.mjtWarning.mjWARN_BADQACC].number
-        print(f"drop {name:10s} h {h:5.3f} {'MuJoCo':8s} deepest {1e3 * deepest:9.5f} mm{', diverged' if lost else ''}")
+def limp(name: str, m: mujoco.MjModel) -> tuple[uk.Model, uk.State]:
+    """A robot as its file has it, lifted."""
+    model = uk.load(m)
+    return model, lifted(model)
+
+
+def drop(name: str, m: mujoco.MjModel) -> None:
+    """Table II: as the file has it, which collapses on itself, and held, as Dojo's robot is."""
+    for how in (limp, held):
+        model, start = how(name, m)
+        for h in (0.1, 0.01, 0.001):
+            text, steps = f"drop {name:10s} {how.__name__} h {h:5.3f}", round(1.5 / h)
+            for law, method in LAWS.items():
+                _, depth, status = fall(at_rate(model, h), start, steps, method)
+                print(f"{text} {law:8s} deepest {1e3 * float(depth.min()):9.5f} mm, status {int(status)}", flush=True)
+            m.opt.timestep, d, deepest = h, mujoco.MjData(m), 0.0
+            d.qpos[:] = np.asarray(start.q)
+            for _ in range(steps):
+                mujoco.mj_step(m, d)
+                deepest = min([deepest, *(d.contact.dist if d.ncon else [])])
+            lost = d.warning[mujoco.mjtWarning.mjWARN_BADQACC].number
+            print(f"{text} {'MuJoCo':8s} deepest {1e3 * deepest:9.5f} mm{', diverged' if lost else ''}", flush=True)
 
 
 def held(name: str, m: mujoco.MjModel) -> tuple[uk.Model, uk.State]:
@@ -221,9 +226,8 @@ def main() -> None:
     only = options.only.split(",")
     sources = {path.split("/")[-1][:10]: path for path in options.robots}
     for name, source in sources.items():
-        m = on_floor(source)
         if "drop" in only:
-            drop(name, uk.load(m), m)
+            drop(name, on_floor(source))
         if "frequency" in only:
             frequency(name, on_floor(source))
         if "rate" in only:
