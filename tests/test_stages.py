@@ -1,5 +1,6 @@
 """Compact stages: the same values, derivatives and batches as without, whatever operations are among them."""
 
+import re
 import warnings
 from functools import partial
 
@@ -108,17 +109,30 @@ def entry(function, *args) -> str:
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="calls are made on CPU")
-def test_a_loop_of_stages_is_one_call():
-    """Side by side stages stay apart, since they may run on several threads; a loop's turns would wait for these."""
+def test_a_turn_of_a_loop_of_stages_is_one_call():
+    """What it carries is packed: one thread runs its list of kernels. Large arrays are alone."""
     inner = compact(lambda z: jnp.sin(z) * jnp.cos(z) + z**3)
 
-    def loop(z):
-        return jax.lax.while_loop(lambda z: z[0] < 9, lambda z: jnp.abs(inner(z)) + jnp.sqrt(jnp.abs(z)) + 1, z)
+    def loop(z, many, step):
+        def turn(now):
+            z, many, *left, again = now
+            z = jnp.abs(inner(z)) + jnp.sqrt(jnp.abs(z)) + step
+            return z, many * 2 + z.sum(), *(x + 1 for x in left), ~again
 
-    assert "while" not in {eqn.primitive.name for eqn in jax.make_jaxpr(compact(loop))(Y).eqns}
-    assert " while(" not in entry(compact(loop), Y)
+        left = [jnp.arange(float(k)) for k in range(8)]
+        return jax.lax.while_loop(lambda now: now[0][0] < 9, turn, (z, many, *left, jnp.zeros((), bool)))
+
+    args = Y, jnp.ones(300), jnp.asarray(1.0)
+    program = jax.jit(compact(loop)).lower(*args).compile().as_text()
+    (body,) = re.findall(r" while\(.*body=%([^ ,]+)", program)
+    turn = program.split(f"\n%{body} (")[1].split("\n}")[0]
+    idle = r"get-tuple-element|tuple|parameter|constant|bitcast|copy"
+    assert re.findall(rf" (?!{idle})([a-z-]+)\(", turn) == ["call"]
+    assert len(re.findall(r" copy\(", turn)) == 3  # floats, one alone, and bools
     assert calls(compact(lambda z: (inner(z), inner(z + 1))), Y) == 2
-    np.testing.assert_array_equal(jax.jit(compact(loop))(Y), jax.jit(loop)(Y))
+    same(jax.jit(compact(loop))(*args), jax.jit(loop)(*args), tolerance=0)
+    many = jnp.stack([Y, 2 * Y]), jnp.ones((2, 300)), jnp.asarray([1.0, 2.0])
+    same(jax.jit(jax.vmap(compact(loop)))(*many), jax.jit(jax.vmap(loop))(*many))
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="calls are made on CPU")

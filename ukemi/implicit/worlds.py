@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax, typeof
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Literal, Primitive, jaxpr_as_fun
@@ -21,6 +20,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 
 from ukemi.errors import GradientError
 from ukemi.implicit.rule import apart, recomputing
+from ukemi.xla.packing import Packing
 from ukemi.xla.programs import depending, is_smooth, of_some, operations, replaced, trace
 from ukemi.xla.stages import compact
 
@@ -188,7 +188,7 @@ def _linearized(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
     place = {v: k for k, v in enumerate(known.jaxpr.invars)}
     kept = [v for v in dict.fromkeys(needed) if v not in place or place[v] in live]
     given = [v for v in dict.fromkeys(needed) if v not in kept]
-    packing = _Packing([v.aval for v in kept])
+    packing = Packing([v.aval for v in kept])
     names = known.jaxpr.debug_info.with_unknown_names()
     forward = known.jaxpr.replace(outvars=[*out, *kept], debug_info=names)
     forward, _ = dce_jaxpr(forward, [True] * len(forward.outvars), instantiate=True)
@@ -213,29 +213,6 @@ def _linearized(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
         linear=len(along),
         moved=[own and next(each) for own in smooth],
     )
-
-
-class _Packing:
-    """Arrays as one flat array per type."""
-
-    def __init__(self, avals):
-        self.shapes, self.types = [x.shape for x in avals], [x.dtype for x in avals]
-        self.order = list(dict.fromkeys(self.types))
-        sizes = [int(np.prod(shape)) for shape in self.shapes]
-        self.sizes = [[n for n, own in zip(sizes, self.types, strict=True) if own == t] for t in self.order]
-        self.count = len(self.order)
-        self.avals = [jax.ShapeDtypeStruct((sum(n),), t) for n, t in zip(self.sizes, self.order, strict=True)]
-
-    def pack(self, values) -> list[Array]:
-        """The flat arrays."""
-        pairs = list(zip(values, self.types, strict=True))
-        return [jnp.concatenate([x.reshape(-1) for x, own in pairs if own == t]) for t in self.order]
-
-    def unpack(self, packed) -> list[Array]:
-        """The arrays again."""
-        split = [iter(jnp.split(x, np.cumsum(n)[:-1])) for x, n in zip(packed, self.sizes, strict=True)]
-        parts = dict(zip(self.order, split, strict=True))
-        return [next(parts[t]).reshape(shape) for t, shape in zip(self.types, self.shapes, strict=True)]
 
 
 def _along(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:

@@ -62,6 +62,16 @@ def with_inner(eqn, change: Callable):
     return eqn.replace(params={k: jax.tree.map(changed, v, is_leaf=_is_program) for k, v in eqn.params.items()})
 
 
+def renamed(jaxpr: Jaxpr, inputs, outputs) -> list:
+    """Its operations with other variables for what it is given and what it makes."""
+    other = dict(zip(jaxpr.invars, inputs, strict=True)) | dict(zip(jaxpr.outvars, outputs, strict=True))
+
+    def names(atoms):
+        return [v if isinstance(v, Literal) else other.get(v, v) for v in atoms]
+
+    return [eqn.replace(invars=names(eqn.invars), outvars=names(eqn.outvars)) for eqn in jaxpr.eqns]
+
+
 def _is_program(value) -> bool:
     return isinstance(value, Jaxpr | ClosedJaxpr)
 

@@ -1,27 +1,20 @@
-"""Stages of a step that XLA's CPU backend compiles to one function each.
+"""Stages of a step: operations that are gathered into calls, which XLA's CPU backend compiles to one function each.
 
-That backend runs a program as a list of hundreds of kernels, and at our sizes spends as much time between them as in
-them. A call that is marked `xla_cpu_small_call` becomes one function instead, loops and branches included: XLA makes
-such calls of small loops itself. Here operations without loops are gathered into calls, between those that cannot be
-part of one. Nothing in a call runs on several threads, so large arrays and batches stay outside.
+Gathered is what lies between operations that cannot be part of a call (`xla/calls.py`). Side by side calls may run on
+several threads; large arrays and batches stay outside.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax, typeof
 from jax.core import Tracer
-from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
-from jax.interpreters import ad, batching, mlir
 
+from ukemi.xla.calls import by_turns, called, region_p
 from ukemi.xla.flags import compiles_calls
-from ukemi.xla.programs import depending, inner, of_some, replaced, trace, with_inner
-from ukemi.xla.walls import walled
+from ukemi.xla.programs import inner, operations, renamed, trace, with_inner
 
 # Operations of `jax.lax` that XLA's emitter refuses or makes from calls of a library; linear algebra is in
 # `jax.lax.linalg`. What is not NATIVE stays outside: XLA could not compile a call with it.
@@ -63,27 +56,67 @@ def _run(closed: ClosedJaxpr, *args) -> list:
     def value(atom):
         return atom.val if isinstance(atom, Literal) else values[atom]
 
+    def part(run, made) -> tuple[ClosedJaxpr, list]:
+        """A program of its own, which makes what is the same each time itself, and what it reads."""
+        run = [*_recipes(fixed, _reads(run) | _variables(made)), *run]
+        every = {v for eqn in run for v in eqn.outvars}
+        inputs = [v for v in _reads(run) | _variables(made) if v not in every]
+        own, given = [v for v in inputs if v in constants], [v for v in inputs if v not in constants]
+        names = jaxpr.debug_info.with_unknown_names()
+        program = jaxpr.replace(constvars=own, invars=given, outvars=made, eqns=run, debug_info=names)
+        return ClosedJaxpr(program, [constants[v] for v in own]), given
+
+    def by_calls(eqn) -> list:
+        """A loop, and what it needs, with a call for each turn."""
+        made = [v for v in eqn.outvars if v in read]
+        program, given = part([eqn], made)
+        loop = jax.make_jaxpr(partial(by_turns, program))(*[v.aval for v in given])
+        named = dict(zip(loop.jaxpr.constvars, loop.consts, strict=True))
+        constants.update(named)
+        values.update(named)
+        return renamed(loop.jaxpr, given, made)
+
     eqns, outvars = _without_barriers(jaxpr)
-    runs = _runs(eqns)
+    fixed, eqns = _fixed(eqns, constants)
+    read = _reads(eqns) | _variables(outvars)
+    runs = _runs([e for eqn in eqns for e in (by_calls(eqn) if _turns_are_calls(eqn) else [eqn])])
     wanted = [_reads(run) for run in runs] + [_variables(outvars)]
     last = {v: k for k, reads in enumerate(wanted) for v in reads}
     for k, run in enumerate(runs):
+        made = [v for eqn in run for v in eqn.outvars if last.get(v, k) > k]
         if _is_inlined(run[0]):
             made, out = run[0].outvars, _run(_closed(run[0].params["jaxpr"]), *map(value, run[0].invars))
         else:
             apart = _is_apart(run[0])
-            every = [v for eqn in run for v in eqn.outvars]
-            made = [v for v in every if last.get(v, k) > k]
-            inputs = [v for v in wanted[k] if v not in every]
-            own, given = [v for v in inputs if v in constants], [v for v in inputs if v not in constants]
-            names = jaxpr.debug_info.with_unknown_names()
-            run = [_looked_into(run[0])] if apart else run
-            part = jaxpr.replace(constvars=own, invars=given, outvars=made, eqns=run, debug_info=names)
-            part, args = ClosedJaxpr(part, [constants[v] for v in own]), [values[v] for v in given]
-            alone = apart or _weight(part.jaxpr) < LEAST
-            out = jaxpr_as_fun(part)(*args) if alone else _region_p.bind(*map(jnp.asarray, args), closed=part)
+            program, given = part([_looked_into(run[0])] if apart else run, made)
+            args = [values[v] for v in given]
+            alone = apart or _weight(program.jaxpr) < LEAST
+            out = jaxpr_as_fun(program)(*args) if alone else called(program, *args)
         values.update(zip(made, out, strict=True))
+    same = [v for v in _variables(outvars) if any(v in eqn.outvars for eqn in fixed)]
+    values.update(zip(same, jaxpr_as_fun(part([], same)[0])(), strict=True))
     return [value(v) for v in outvars]
+
+
+def _fixed(eqns, constants) -> tuple[list, list]:
+    """Operations of which nothing varies, and the others."""
+    same, fixed, others = {*constants}, [], []
+    for eqn in eqns:
+        still = same.issuperset(_variables(eqn.invars)) and eqn.primitive.name in LAX
+        still = still and not inner(eqn) and not _is_apart(eqn)
+        (fixed if still else others).append(eqn)
+        same.update(eqn.outvars if still else ())
+    return fixed, others
+
+
+def _recipes(fixed: list, wanted: dict) -> list:
+    """Those among them that make what is wanted."""
+    found, todo = [], {*wanted}
+    for eqn in reversed(fixed):
+        if not todo.isdisjoint(eqn.outvars):
+            found.append(eqn)
+            todo.update(_variables(eqn.invars))
+    return found[::-1]
 
 
 def _without_barriers(jaxpr: Jaxpr) -> tuple[list, list]:
@@ -146,11 +179,21 @@ def _is_apart(eqn, inside: bool = False) -> bool:
     looped = inside or name in LOOPS
     return (
         name not in NATIVE
-        and not (inside and name == _region_p.name)
+        and not (inside and name == region_p.name)
         or any(v.aval.size * v.aval.dtype.itemsize > LARGE for v in eqn.outvars)
         or _is_for_a_library(eqn)
+        or (not inside and _turns_are_calls(eqn))
         or any(_is_apart(e, looped) for program in inner(eqn) for e in program.eqns)
     )
+
+
+def _turns_are_calls(eqn) -> bool:
+    """Whether it is a loop that could be part of a call, but holds stages: each of its turns had better be one."""
+    if eqn.primitive.name != "while":
+        return False
+    programs = inner(eqn)
+    large = any(region_p.name in operations(program) for program in programs)
+    return large and not any(_is_apart(e, inside=True) for program in programs for e in program.eqns)
 
 
 def _is_for_a_library(eqn) -> bool:
@@ -188,64 +231,3 @@ def _looked_into(eqn):
 
 def _compacted(closed: ClosedJaxpr) -> ClosedJaxpr:
     return jax.make_jaxpr(partial(_run, closed))(*closed.in_avals)
-
-
-# ---- a call ----------------------------------------------------------------------------------------------------------
-
-_region_p = Primitive("ukemi_region")
-_region_p.multiple_results = True
-
-
-def _evaluate(*args, closed: ClosedJaxpr) -> list[Array]:
-    return jaxpr_as_fun(closed)(*args)
-
-
-def _marked(*args, closed: ClosedJaxpr) -> list[Array]:
-    present = [k for k, x in enumerate(args) if x.size]
-    if not present:
-        return _evaluate(*args, closed=closed)
-
-    def region(*values):
-        full = replaced([jnp.zeros(x.shape, x.dtype) for x in args], present, values)
-        # XLA aborts on an argument that nothing uses, as one may become when it simplifies: one number of each is used
-        first = [lax.slice(x, (0,) * x.ndim, (1,) * x.ndim).reshape(1).astype(jnp.float32) for x in values]
-        return *_inside_p.bind(*full, closed=walled(closed)), jnp.concatenate(first)
-
-    # XLA moves constants in, and aborts on the unused argument of a large one: here it sees none
-    out = jax.jit(region)(*lax.optimization_barrier([args[k] for k in present]))
-    marked: Any = set_xla_metadata(out, xla_cpu_small_call="true", inlineable="false")
-    return list(marked)[:-1]
-
-
-def _lower_inside(ctx, *args, closed: ClosedJaxpr):
-    # as it is: to trace it once more takes as long as the first time
-    return mlir.core_call_lowering(ctx, *args, name="stage", call_jaxpr=closed)
-
-
-_inside_p = Primitive("ukemi_inside")
-_inside_p.multiple_results = True
-_inside_p.def_abstract_eval(lambda *args, closed: closed.out_avals)
-mlir.register_lowering(_inside_p, _lower_inside)
-
-
-def _differentiate(primals, tangents, *, closed: ClosedJaxpr):
-    live = [k for k, t in enumerate(tangents) if type(t) is not ad.Zero]
-    evaluate = of_some(jaxpr_as_fun(closed), primals, live)
-    along = jax.jvp(evaluate, [primals[k] for k in live], [tangents[k] for k in live])[1]
-    out = _region_p.bind(*primals, closed=closed)
-    moved = depending(closed.jaxpr, [closed.jaxpr.invars[k] for k in live])
-    still = [ad.Zero(typeof(x).to_tangent_aval()) for x in out]
-    return out, [t if own else zero for own, t, zero in zip(moved, along, still, strict=True)]
-
-
-def _batch(args, axes, *, closed: ClosedJaxpr):
-    out = jax.vmap(partial(_evaluate, closed=closed), axes)(*args)
-    return out, [0] * len(out)
-
-
-_region_p.def_impl(_evaluate)
-_region_p.def_abstract_eval(lambda *args, closed: closed.out_avals)
-ad.primitive_jvps[_region_p] = _differentiate
-batching.primitive_batchers[_region_p] = _batch
-mlir.register_lowering(_region_p, mlir.lower_fun(_evaluate, multiple_results=True))
-mlir.register_lowering(_region_p, mlir.lower_fun(_marked, multiple_results=True), platform="cpu")
