@@ -111,20 +111,22 @@ def by_turns(program: ClosedJaxpr, *args) -> list[Array]:
     def turn(*now) -> list[Array]:
         return body(*read(using, now[count:]), *now[:count])
 
+    types = [typeof(x) for x in args]
     turning = jax.make_jaxpr(turn)(*state, *args)
     _, used = dce_jaxpr(turning.jaxpr, [True] * count)
     kept = [k for k in range(len(args)) if used[count + k]]
-    carried, held = Packing(state, ALONE), Packing([typeof(args[k]) for k in kept], ALONE)
+    carried, held = Packing(state, ALONE), Packing([types[k] for k in kept], ALONE)
 
     def packed_turn(*now) -> list[Array]:
+        unused = [jnp.zeros(x.shape, x.dtype) for x in types]
         known = replaced(unused, kept, held.unpack(now[carried.count :]))
         return carried.pack(lax.optimization_barrier(turn(*carried.unpack(now[: carried.count]), *known)))
 
     def goes_on_packed(now) -> Array:
         return goes_on(*read(asking, args), *carried.unpack(now))[0]
 
-    unused = [jnp.zeros(x.shape, x.dtype) for x in map(typeof, args)]
-    start, rest = carried.pack(read(starting, args)), held.pack([args[k] for k in kept])
+    begun = [jnp.asarray(x, v.dtype) for x, v in zip(read(starting, args), state, strict=True)]
+    start, rest = carried.pack(begun), held.pack([args[k] for k in kept])
     closed = jax.make_jaxpr(packed_turn)(*start, *rest)
     end = lax.while_loop(goes_on_packed, lambda now: called(closed, *now, *rest), start)
     left = dict(zip(loop.outvars, carried.unpack(end), strict=True))

@@ -79,7 +79,7 @@ def _run(closed: ClosedJaxpr, *args) -> list:
     eqns, outvars = _without_barriers(jaxpr)
     fixed, eqns = _fixed(eqns, constants)
     read = _reads(eqns) | _variables(outvars)
-    runs = _runs([e for eqn in eqns for e in (by_calls(eqn) if _turns_are_calls(eqn) else [eqn])])
+    runs = _runs([e for eqn in eqns for e in (by_calls(eqn) if _is_large_loop(eqn) else [eqn])])
     wanted = [_reads(run) for run in runs] + [_variables(outvars)]
     last = {v: k for k, reads in enumerate(wanted) for v in reads}
     for k, run in enumerate(runs):
@@ -182,18 +182,24 @@ def _is_apart(eqn, inside: bool = False) -> bool:
         and not (inside and name == region_p.name)
         or any(v.aval.size * v.aval.dtype.itemsize > LARGE for v in eqn.outvars)
         or _is_for_a_library(eqn)
-        or (not inside and _turns_are_calls(eqn))
+        or (not inside and (_turns_are_calls(eqn) or _is_large_loop(eqn)))
         or any(_is_apart(e, looped) for program in inner(eqn) for e in program.eqns)
     )
 
 
-def _turns_are_calls(eqn) -> bool:
-    """Whether it is a loop that could be part of a call, but holds stages: each of its turns had better be one."""
-    if eqn.primitive.name != "while":
-        return False
+def _is_large_loop(eqn) -> bool:
+    """Whether it is a loop that could be part of a call, but holds so much that each of its turns had better be one."""
     programs = inner(eqn)
-    large = any(region_p.name in operations(program) for program in programs)
-    return large and not any(_is_apart(e, inside=True) for program in programs for e in program.eqns)
+    if eqn.primitive.name != "while" or _turns_are_calls(eqn):
+        return False
+    if any(_is_apart(e, inside=True) for program in programs for e in program.eqns):
+        return False
+    return any(region_p.name in operations(p) for p in programs) or sum(map(_weight, programs)) > MOST
+
+
+def _turns_are_calls(eqn) -> bool:
+    """Whether it is a loop of which each turn is a call."""
+    return eqn.primitive.name == "while" and [e.primitive for e in eqn.params["body_jaxpr"].eqns] == [region_p]
 
 
 def _is_for_a_library(eqn) -> bool:
