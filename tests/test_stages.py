@@ -135,6 +135,15 @@ def test_a_turn_of_a_loop_of_stages_is_one_call():
     same(jax.jit(jax.vmap(compact(loop)))(*many), jax.jit(jax.vmap(loop))(*many))
 
 
+def test_what_is_the_same_each_time_is_made_where_it_is_read():
+    def function(x):
+        places = jnp.arange(3) * 2
+        taken = jax.jit(lambda x, k: jnp.sort(x)[k])(x, places)  # stays apart, and reads it
+        return taken * jnp.cos(jnp.arange(3.0)) + 1, places  # so does a call, and it is a result
+
+    same(jax.jit(compact(function))(X[0]), function(X[0]))
+
+
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="calls are made on CPU")
 @pytest.mark.parametrize(("shape", "apart"), [((27, 70, 27), False), ((27, 48, 75), False), ((48, 27, 75), True)])
 def test_products_that_would_be_plain_loops_are_a_librarys(shape, apart):

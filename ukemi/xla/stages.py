@@ -54,7 +54,9 @@ def _run(closed: ClosedJaxpr, *args) -> list:
     constants = {v: c for v, c in zip(jaxpr.constvars, closed.consts, strict=True) if not isinstance(c, Tracer)}
 
     def value(atom):
-        return atom.val if isinstance(atom, Literal) else values[atom]
+        if isinstance(atom, Literal):
+            return atom.val
+        return values[atom] if atom in values else jaxpr_as_fun(part([], [atom])[0])()[0]
 
     def part(run, made) -> tuple[ClosedJaxpr, list]:
         """A program of its own, which makes what is the same each time itself, and what it reads."""
@@ -93,8 +95,6 @@ def _run(closed: ClosedJaxpr, *args) -> list:
             alone = apart or _weight(program.jaxpr) < LEAST
             out = jaxpr_as_fun(program)(*args) if alone else called(program, *args)
         values.update(zip(made, out, strict=True))
-    same = [v for v in _variables(outvars) if any(v in eqn.outvars for eqn in fixed)]
-    values.update(zip(same, jaxpr_as_fun(part([], same)[0])(), strict=True))
     return [value(v) for v in outvars]
 
 
