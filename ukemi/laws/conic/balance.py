@@ -24,7 +24,7 @@ from ukemi.laws.conic.end import blocks_of
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Path, Point
 from ukemi.laws.here import Here, frame_of
 
-SOFT = 1e-6  # δ: metres per second that heads give per impulse, relative to the inverse weight of what they move
+SOFT = 1e-7  # δ: metres per second that heads give per impulse, relative to the inverse weight of what they move
 SHALLOW = 1e-6  # overlap that is not taken back, half of which a step leaves by itself [m]
 
 
