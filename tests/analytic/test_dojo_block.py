@@ -85,7 +85,7 @@ def reach(request):
 
 
 def test_pushes_and_their_gradients_are_those_of_the_equations(reach):
-    """At κ = 1e-4; contacts give by 1e-6 of their impulse, which the equations do not have."""
+    """At κ = 1e-4; contacts give by 1e-7 of their impulse, which the equations do not have."""
     name, run = reach
     for push in (0.049, 0.101, 0.2):
         place, slope = run(PUSHED, [push, 0.0], 1e-4)
