@@ -5,8 +5,8 @@
 drop: Table II, how deep a robot gets that is dropped, limp and held, at three time steps. frequency: Fig. 7, the
 torso's height at 20 to 500 Hz. rate: how much faster than its motion a drop at 65 Hz is computed. search: Figs. 9 and
 10, iterations, residuals and condition numbers. kept: momentum and energy of `Maximal` over 100 s. `--robots` takes
-files, such as an Atlas and an A1, in place of the built-in humanoid, and puts them on a floor if they have none. Table V
-and the cost of long chains are in `bench/maximal.py`.
+files, such as an Atlas and an A1, in place of the built-in humanoid, and puts them on a floor if they have none.
+Table V and the cost of long chains are in `bench/maximal.py`.
 """
 
 import argparse
