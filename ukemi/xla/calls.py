@@ -5,6 +5,7 @@ them. A call that is marked `xla_cpu_small_call` becomes one function instead, l
 such calls of small loops itself. Nothing in a call runs on several threads.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -101,33 +102,27 @@ def by_turns(program: ClosedJaxpr, *args) -> list[Array]:
     own, more = loop.params["cond_nconsts"], loop.params["body_nconsts"]
     asking, using, starting = loop.invars[:own], loop.invars[own : own + more], loop.invars[own + more :]
     goes_on, body = jaxpr_as_fun(loop.params["cond_jaxpr"]), jaxpr_as_fun(loop.params["body_jaxpr"])
-    state, count = [v.aval for v in loop.outvars], len(loop.outvars)
+    carried = Packing([v.aval for v in loop.outvars], ALONE)
 
-    def read(atoms, given) -> list:
+    def reading(atoms) -> tuple[Callable, list]:
+        """A function that gives these, and those of the arguments that it needs."""
         names = program.jaxpr.debug_info.with_unknown_names()
         some = program.jaxpr.replace(eqns=recipes, outvars=atoms, debug_info=names)
-        return jaxpr_as_fun(ClosedJaxpr(some, program.consts))(*given)
+        needed, used = dce_jaxpr(some, [True] * len(atoms))
+        return jaxpr_as_fun(ClosedJaxpr(needed, program.consts)), [x for x, own in zip(args, used, strict=True) if own]
+
+    (ask, asked), (use, used), (begin, begun) = map(reading, (asking, using, starting))
+    held = Packing([typeof(x) for x in used], ALONE)
 
     def turn(*now) -> list[Array]:
-        return body(*read(using, now[count:]), *now[:count])
+        known, state = use(*held.unpack(now[carried.count :])), carried.unpack(now[: carried.count])
+        return carried.pack(lax.optimization_barrier(body(*known, *state)))
 
-    types = [typeof(x) for x in args]
-    turning = jax.make_jaxpr(turn)(*state, *args)
-    _, used = dce_jaxpr(turning.jaxpr, [True] * count)
-    kept = [k for k in range(len(args)) if used[count + k]]
-    carried, held = Packing(state, ALONE), Packing([types[k] for k in kept], ALONE)
-
-    def packed_turn(*now) -> list[Array]:
-        unused = [jnp.zeros(x.shape, x.dtype) for x in types]
-        known = replaced(unused, kept, held.unpack(now[carried.count :]))
-        return carried.pack(lax.optimization_barrier(turn(*carried.unpack(now[: carried.count]), *known)))
-
-    def goes_on_packed(now) -> Array:
-        return goes_on(*read(asking, args), *carried.unpack(now))[0]
-
-    begun = [jnp.asarray(x, v.dtype) for x, v in zip(read(starting, args), state, strict=True)]
-    start, rest = carried.pack(begun), held.pack([args[k] for k in kept])
-    closed = jax.make_jaxpr(packed_turn)(*start, *rest)
-    end = lax.while_loop(goes_on_packed, lambda now: called(closed, *now, *rest), start)
+    start = [jnp.asarray(x, v.aval.dtype) for x, v in zip(begin(*begun), loop.outvars, strict=True)]
+    start, rest = carried.pack(start), held.pack(used)
+    closed = jax.make_jaxpr(turn)(*start, *rest)
+    end = lax.while_loop(
+        lambda now: goes_on(*ask(*asked), *carried.unpack(now))[0], lambda now: called(closed, *now, *rest), start
+    )
     left = dict(zip(loop.outvars, carried.unpack(end), strict=True))
     return [left[v] for v in program.jaxpr.outvars]

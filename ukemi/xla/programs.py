@@ -65,11 +65,12 @@ def with_inner(eqn, change: Callable):
 def renamed(jaxpr: Jaxpr, inputs, outputs) -> list:
     """Its operations with other variables for what it is given and what it makes."""
     other = dict(zip(jaxpr.invars, inputs, strict=True)) | dict(zip(jaxpr.outvars, outputs, strict=True))
+    return [eqn.replace(invars=named(eqn.invars, other), outvars=named(eqn.outvars, other)) for eqn in jaxpr.eqns]
 
-    def names(atoms):
-        return [v if isinstance(v, Literal) else other.get(v, v) for v in atoms]
 
-    return [eqn.replace(invars=names(eqn.invars), outvars=names(eqn.outvars)) for eqn in jaxpr.eqns]
+def named(atoms, other: dict) -> list:
+    """Variables and numbers, those that have another name by it."""
+    return [v if isinstance(v, Literal) else other.get(v, v) for v in atoms]
 
 
 def _is_program(value) -> bool:

@@ -14,7 +14,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 
 from ukemi.xla.calls import by_turns, called, region_p
 from ukemi.xla.flags import compiles_calls
-from ukemi.xla.programs import inner, operations, renamed, trace, with_inner
+from ukemi.xla.programs import inner, named, operations, renamed, trace, with_inner
 
 # Operations of `jax.lax` that XLA's emitter refuses or makes from calls of a library; linear algebra is in
 # `jax.lax.linalg`. What is not NATIVE stays outside: XLA could not compile a call with it.
@@ -31,7 +31,7 @@ NATIVE = {name for name in LAX if not any(part in name for part in FOREIGN)} | {
 LARGE = 1 << 20  # bytes of an array that had better be worked on by several threads
 PRODUCTS = 1 << 15  # multiplications of a matrix product that a library does better
 TILED = 128, 32  # sizes of a matrix product that XLA's emitter makes of tiles, as fast as a library does
-MOST = 2000  # operations in a call: the time to compile one grows faster than its size
+MOST = 2000  # operations in a call, or in a loop within one: the time to compile it grows faster than its size
 LEAST = 3  # operations worth a call
 
 
@@ -73,9 +73,9 @@ def _run(closed: ClosedJaxpr, *args) -> list:
         made = [v for v in eqn.outvars if v in read]
         program, given = part([eqn], made)
         loop = jax.make_jaxpr(partial(by_turns, program))(*[v.aval for v in given])
-        named = dict(zip(loop.jaxpr.constvars, loop.consts, strict=True))
-        constants.update(named)
-        values.update(named)
+        own = dict(zip(loop.jaxpr.constvars, loop.consts, strict=True))
+        constants.update(own)
+        values.update(own)
         return renamed(loop.jaxpr, given, made)
 
     eqns, outvars = _without_barriers(jaxpr)
@@ -122,20 +122,16 @@ def _recipes(fixed: list, wanted: dict) -> list:
 def _without_barriers(jaxpr: Jaxpr) -> tuple[list, list]:
     """Operations and results without barriers on the function's own arguments: to a call they are copies, no more."""
     given, same, eqns = {*jaxpr.invars, *jaxpr.constvars}, {}, []
-
-    def renamed(atoms):
-        return [v if isinstance(v, Literal) else same.get(v, v) for v in atoms]
-
     for eqn in jaxpr.eqns:
-        pairs = list(zip(renamed(eqn.invars), eqn.outvars, strict=False))
+        pairs = list(zip(named(eqn.invars, same), eqn.outvars, strict=False))
         if eqn.primitive.name != "optimization_barrier":
-            eqns.append(eqn.replace(invars=renamed(eqn.invars)))
+            eqns.append(eqn.replace(invars=named(eqn.invars, same)))
             continue
         same.update({out: v for v, out in pairs if not isinstance(v, Literal) and v in given})
         pairs = [(v, out) for v, out in pairs if out not in same]
         if pairs:
             eqns.append(eqn.replace(invars=[v for v, _ in pairs], outvars=[out for _, out in pairs]))
-    return eqns, renamed(jaxpr.outvars)
+    return eqns, named(jaxpr.outvars, same)
 
 
 def _variables(atoms) -> dict:
