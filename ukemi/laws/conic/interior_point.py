@@ -28,12 +28,19 @@ from ukemi.laws.conic.marks import Marks, marks, places
 from ukemi.laws.conic.newton import Slopes
 from ukemi.laws.conic.progress import Bent, Carry, Found, Progress, Settings, Solution, Task, Way
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Known, Point
+from ukemi.mechanics.articulated import Articulated
 
 HALVINGS = 10
-STARTS = (1.0, 1.0, 1.0, 10.0, 0.1)  # scales of starting points in turn, of which the first is warm
-AT_REST = 2  # the start that looks at the pose at the start of the step
+# Scales of starting points in turn, of which the first is warm. Where Newton's system leads nowhere since rows bend
+# within a step, which it does not know (docs/decisions/conic.md), slopes are measured from `MEASURED` on.
+STARTS = (1.0, 1.0, 1.0, 10.0, 0.1, 1.0, 1.0, 10.0, 0.1, 3.0, 10.0, 0.1)
+AT_REST = np.array([2, 6, 10, 11])  # those that look at the pose at the start of the step
+MEASURED = 5
 JAMMED = (1e-2, 1e-6)  # steps, of the warm start and of others, after which another start is tried
 CREEPING = 8  # short steps in a row after which another start is tried
+FIRST_EASE, MORE_EASE = 0.5, 4.0  # what eases Newton's step after a short one, and by how much more after others
+LEAST_EASE, MOST_EASE = 0.02, 64.0
+LONG = 0.7  # after a step longer than this the next one is eased less
 WARM = 0.1  # κ of a warm start, relative to that of a cold one
 STILL = 1e-8  # Jacobian of a head that nothing can move: a rounding error
 
@@ -65,43 +72,56 @@ def blank(task: Task) -> Carry:
     known = Known(contacts, unmarked, none_yet, on, on[0], on[0], jnp.zeros_like(v))
     no, count = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
     first = jnp.where(task.recalled.valid, 0, 1).astype(jnp.int32)
-    progress = Progress(zero, one, count, count, one, one, one, one, first, ~no, count, count, no, no, no)
+    progress = Progress(zero, one, count, count, one, one, one, one, first, ~no, zero, count, count, count, no, no, no)
     bent = Bent(*(jnp.zeros(shape, v.dtype) for shape in ((len(v), len(v)), (K, 2, len(v)), v.shape, (K, 2))))
     return Carry(point, known, jax.tree.map(jnp.zeros_like, point), progress, bent)
 
 
 def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
-    """Look at the next point; take it and turn to the next direction, or go back half way."""
-    now = carry.progress
+    """Look at the next point; take it and turn to the next direction, or go back half way. From some starts slopes are
+    measured at each point before: one direction of velocities per turn, and the point itself once more.
+    """
+    now, nv = carry.progress, len(task.here.v)
     tried = jax.tree.map(lambda x, d: x + now.alpha * d, carry.point, carry.change)
-    tried = tried._replace(v=jnp.where(now.fresh, _start(task, now.start), tried.v))
+    measuring, measured = (now.probe > 0) & (now.probe <= nv), now.probe > nv
+    aside = _aside(tried.v.dtype) * (np.arange(1, nv + 1) == now.probe)
+    tried = tried._replace(v=jnp.where(now.fresh, _start(task, now.start), tried.v + aside))
     found, speed = look(task, carry, tried)
     far = off_path(task, found, now.excess)
     worse = (found.residual > jnp.maximum(now.residual, 1e-12)) & (far > now.off_path)
     good, last_try = jnp.isfinite(found.residual) & jnp.isfinite(far), now.tries >= HALVINGS
-    taken = now.fresh | (good & (~worse | last_try))
+    taken = now.fresh | (good & (~worse | last_try)) | measured
+
+    def note(_):
+        return carry._replace(bent=_noted(task, carry, found), progress=now._replace(probe=now.probe + 1))
 
     def take(_):
         distance = off_path(task, found, jnp.zeros_like(now.excess))
         close = (found.residual < settings.tolerance) & (distance < settings.near)
-        solved = close & (now.close | (found.residual < settings.exact))
-        nowhere = Way(jax.tree.map(jnp.zeros_like, found.point), jnp.ones_like(speed), jnp.zeros_like(speed))
-        bent = learned(task, carry, found)
-        change, alpha, excess = lax.cond(solved, lambda: nowhere, lambda: direction(task, found, now, bent, distance))
-        more = (~now.fresh).astype(jnp.int32)
+        solved = close & (now.close | (found.residual < settings.exact)) & ~measured
+        stays = (now.start >= MEASURED) & ~now.fresh & ~measured & ~solved
+        eased = now._replace(ease=_ease(now))
+        bent = jax.tree.map(lambda old, new: jnp.where(measured, old, new), carry.bent, learned(task, carry, found))
+        still = jax.tree.map(jnp.zeros_like, found.point), now.alpha, jnp.where(solved, 0.0, now.excess)
+        change, alpha, excess = lax.cond(
+            solved | stays, lambda: Way(*still), lambda: direction(task, found, eased, bent, distance)
+        )
+        more = (~now.fresh & ~measured).astype(jnp.int32)
         after = now._replace(
             alpha=alpha,
-            last=jnp.where(now.fresh, 1.0, now.alpha),
+            last=jnp.where(stays, now.last, jnp.where(now.fresh, 1.0, now.alpha)),
             tries=jnp.zeros_like(now.tries),
-            creeping=jnp.where(now.fresh | (now.alpha > SHORT), 0, now.creeping + 1),
+            creeping=jnp.where(stays, now.creeping, _creeping(now)),
             residual=found.residual,
             off_path=off_path(task, found, excess),
             excess=excess,
             speed=speed,
             fresh=jnp.zeros_like(now.fresh),
+            ease=jnp.where(stays, now.ease, eased.ease),
+            probe=stays.astype(jnp.int32),
             rounds=now.rounds + more,
             total=now.total + more,
-            close=close,
+            close=jnp.where(measured, now.close, close),
             solved=solved,
         )
         return Carry(found.point, found.known, change, after, bent)
@@ -109,8 +129,41 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
     def go_back(_):
         return carry._replace(progress=now._replace(alpha=now.alpha / 2, tries=now.tries + 1))
 
-    after = lax.cond(taken, take, go_back, None)
-    return after._replace(progress=_restarted(settings, after.progress, ~taken & last_try))
+    after = lax.cond(measuring, note, lambda _: lax.cond(taken, take, go_back, None), None)
+    return after._replace(progress=_restarted(settings, after.progress, ~taken & last_try & ~measuring))
+
+
+def _creeping(now: Progress) -> Array:
+    """Short steps in a row."""
+    return jnp.where(now.fresh | (now.alpha > SHORT), 0, now.creeping + 1)
+
+
+def _ease(now: Progress) -> Array:
+    """What eases Newton's step, as steps become short and long again."""
+    more = jnp.clip(MORE_EASE * now.ease, FIRST_EASE, MOST_EASE)
+    less = jnp.where(now.ease < LEAST_EASE * MORE_EASE, 0.0, now.ease / MORE_EASE)
+    eased = jnp.where(now.alpha < SHORT, more, jnp.where(now.alpha > LONG, less, now.ease))
+    return jnp.where(now.fresh, 0.0, eased)
+
+
+def _aside(dtype) -> float:
+    """How far velocities are changed to measure slopes."""
+    return 10 * float(np.sqrt(np.finfo(dtype).eps))
+
+
+def _noted(task: Task, carry: Carry, found: Found) -> Bent:
+    """How force and slips bend along one direction of velocities, measured."""
+    bent, k, far = carry.bent, carry.progress.probe - 1, _aside(found.point.v.dtype)
+    M = found.M if not isinstance(found.M, Articulated) else jnp.zeros_like(bent.force)  # which knows all that there is
+    in_place = jnp.concatenate([np.ones(task.layout.limits, bool), found.place == np.arange(len(found.place))])
+    same = found.kept[1] & owned(task.layout, in_place, True)
+    force = (found.off.force - bent.force_left) / far - jnp.take(M, k, 1)
+    slip = (found.off.slip - bent.slip_left) / far - jnp.take(found.slopes.slip, k, 2)
+    slip = jnp.where(same[:, None], slip, 0.0)
+    here = np.arange(bent.force.shape[1]) == k
+    return bent._replace(
+        force=jnp.where(here, force[:, None], bent.force), slip=jnp.where(here, slip[..., None], bent.slip)
+    )
 
 
 def learned(task: Task, carry: Carry, found: Found) -> Bent:
@@ -143,6 +196,7 @@ def _restarted(settings: Settings, now: Progress, spent: Array) -> Progress:
         stuck=lost & last,
         start=jnp.where(lost, now.start + 1, now.start),
         fresh=now.fresh | lost,
+        probe=jnp.where(lost, 0, now.probe),
         rounds=jnp.where(lost, 0, now.rounds),
         creeping=jnp.where(lost, 0, now.creeping),
     )
@@ -150,7 +204,7 @@ def _restarted(settings: Settings, now: Progress, spent: Array) -> Progress:
 
 def _start(task: Task, start: Array) -> Array:
     """Velocity (nv,) of a starting point: where a warm one is, impulses do what they did in the last step."""
-    return jnp.where(start == AT_REST, 0.0, task.free.v + jnp.where(start == 0, task.recalled.velocity, 0.0))
+    return jnp.where((start == AT_REST).any(), 0.0, task.free.v + jnp.where(start == 0, task.recalled.velocity, 0.0))
 
 
 # ---- a point ---------------------------------------------------------------------------------------------------------

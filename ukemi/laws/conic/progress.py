@@ -73,6 +73,8 @@ class Progress(NamedTuple):
     speed: Array  # () velocities at hand [√J]
     start: Array  # () which start
     fresh: Array  # () bool: at a starting point
+    ease: Array  # () masses added to Newton's matrix, as a share of all: steps that end at a wall become shorter ones
+    probe: Array  # () which direction slopes are measured in next, from 1 on; 0: none
     rounds: Array  # () iterations of this start
     total: Array  # () of all
     close: Array  # () bool: at a point that counts as a solution
