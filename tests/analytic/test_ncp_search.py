@@ -8,7 +8,7 @@ import pytest
 
 import ukemi as uk
 from ukemi.collide.detect import detect
-from ukemi.laws.conic import room
+from ukemi.laws.conic import interior_point, room
 from ukemi.laws.conic.marks import marks, places
 from ukemi.mechanics.kinematics import of_state
 from ukemi.model.records import as_input
@@ -114,3 +114,48 @@ def test_the_system_of_all_unknowns_is_well_conditioned():
     np.testing.assert_array_equal(whole.iterations, eliminated.iterations)
     assert whole.residual[-1] < 1e-8 and whole.products[-1] < 1e-4
     assert whole.condition.max() < 100 and eliminated.condition[-1] > 1e6
+
+
+HINGED = """<mujoco><option timestep="0.05"/><worldbody><geom type="plane" size="5 5 1" friction=".5"/>
+<body pos="0 0 .3"><freejoint/><geom type="box" size=".25 .2 .15" mass="1" friction=".5"/>
+<body pos=".3 0 0"><joint type="ball" range="0 .4" damping=".1"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".05"/>
+</body></body></worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize("law", [uk.NCP(), uk.Maximal()], ids=["NCP", "Maximal"])
+def test_slopes_that_are_measured_are_those_of_what_is_left(law):
+    """A small part of Newton's step takes that part of what is left of the force and of slips away, and no other start's
+    system, to which rows do not bend, knows that as well.
+    """
+    model = uk.load(HINGED)
+    state = uk.initial_state(model)
+    v = jnp.array([0.5, 0.2, -3.0, 2.0, -3.0, 1.0, 1.0, 4.0, 3.0])
+    q = state.q.at[7:].set(jnp.array([np.cos(0.19), 0.0, np.sin(0.19), 0.0]))
+    state = eqx.tree_at(lambda s: (s.q, s.v), state, (q, v))
+
+    @jax.jit
+    def left(start):
+        here, guide = law.start(model, state, as_input(model, None))
+        task, settings = law._task(here, model.options.timestep, law.path(v.dtype), guide), law._settings(here)
+        carry = interior_point.blank(task)
+        carry = carry._replace(progress=carry.progress._replace(start=start))
+
+        def goes_on(carry):
+            return (carry.progress.rounds < 3) | (carry.progress.probe > 0)
+
+        carry = jax.lax.while_loop(goes_on, lambda carry: interior_point.turn(settings, task, carry), carry)
+
+        def off(alpha):
+            tried = jax.tree.map(lambda x, d: x + alpha * d, carry.point, carry.change)
+            found, _ = interior_point.look(task, carry, tried)
+            return jnp.concatenate([found.off.force, found.off.slip.reshape(-1)])
+
+        alpha = 1e-5
+        before, after = off(0.0), off(alpha)
+        wrong = (after - (1 - alpha) * before) / alpha
+        return jnp.abs(wrong).max() / jnp.abs(before).max(), carry.progress.ease, carry.progress.start
+
+    wrong, ease, start = left(jnp.int32(interior_point.MEASURED))
+    assert ease == 0 and start == interior_point.MEASURED
+    assert wrong < 1e-4
+    assert left(jnp.int32(1))[0] > 1e-3

@@ -25,7 +25,7 @@ def direction(task: Task, found: Found, now: Progress, bent: Bent, distance: Arr
     off, (heads, rubs), short = found.off, found.known.on, (now.last < SHORT) & ~now.fresh
     # what was learned on the way to a wall, but not what was measured, is forgotten
     learned = jax.tree.map(lambda x: jnp.where(short & (now.probe == 0), 0.0, x), bent)
-    step = _newton(task, found, learned, now.ease)
+    step = _newton(task, found, learned, now)
     # once κ was the target it stays so, but where the cones' walls are in the way
     arrived = ~now.fresh & (now.excess == 0) & ~(short & (distance > ASIDE))
     none = jax.tree.map(jnp.zeros_like, off.products)
@@ -52,14 +52,16 @@ def direction(task: Task, found: Found, now: Progress, bent: Bent, distance: Arr
     return Way(change, alpha, excess)
 
 
-def _newton(task: Task, found: Found, bent: Bent, ease: Array) -> Callable[[Imbalance], tuple[Point, Array]]:
+def _newton(task: Task, found: Found, bent: Bent, now: Progress) -> Callable[[Imbalance], tuple[Point, Array]]:
     """Newton's step from a point, as a function of what is off."""
     point, known, wants, head, _, slopes, M = found[:7]
     f = impulses(task.layout, task.kinds, point, wants.mu, known.on)[: task.kinds.scalar]
     bend = task.mechanics.bending(task.here, task.kinds, point.v, task.duration, f)
     slopes = slopes._replace(slip=slopes.slip + bent.slip)
     if not isinstance(M, Articulated):  # which knows all that there is
-        M = (M if bend is None else M - bend) + bent.force + ease * task.free.M
+        M = M + bent.force + now.ease * task.free.M
+        if bend is not None:  # of what is measured it is part
+            M = M - jnp.where(now.probe > 0, 0.0, bend)
     return newton.solver(newton.system(task.layout, point.cones, head, wants, known.on, M, slopes))
 
 

@@ -8,6 +8,8 @@ All is one loop whose turn looks at one point: it takes it, and decides on the n
 Thus geometry and linear algebra are compiled once.
 """
 
+from typing import cast
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -89,6 +91,7 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
     found, speed = look(task, carry, tried)
     far = off_path(task, found, now.excess)
     worse = (found.residual > jnp.maximum(now.residual, 1e-12)) & (far > now.off_path)
+    dense = not isinstance(found.M, Articulated)  # the other system knows all that there is
     good, last_try = jnp.isfinite(found.residual) & jnp.isfinite(far), now.tries >= HALVINGS
     taken = now.fresh | (good & (~worse | last_try)) | measured
 
@@ -99,7 +102,7 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
         distance = off_path(task, found, jnp.zeros_like(now.excess))
         close = (found.residual < settings.tolerance) & (distance < settings.near)
         solved = close & (now.close | (found.residual < settings.exact)) & ~measured
-        stays = (now.start >= MEASURED) & ~now.fresh & ~measured & ~solved
+        stays = dense & (now.start >= MEASURED) & ~now.fresh & ~measured & ~solved
         eased = now._replace(ease=_ease(now))
         bent = jax.tree.map(lambda old, new: jnp.where(measured, old, new), carry.bent, learned(task, carry, found))
         still = jax.tree.map(jnp.zeros_like, found.point), now.alpha, jnp.where(solved, 0.0, now.excess)
@@ -129,7 +132,10 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
     def go_back(_):
         return carry._replace(progress=now._replace(alpha=now.alpha / 2, tries=now.tries + 1))
 
-    after = lax.cond(measuring, note, lambda _: lax.cond(taken, take, go_back, None), None)
+    def go_on(_):
+        return lax.cond(taken, take, go_back, None)
+
+    after = lax.cond(measuring, note, go_on, None) if dense else go_on(None)
     return after._replace(progress=_restarted(settings, after.progress, ~taken & last_try & ~measuring))
 
 
@@ -154,10 +160,9 @@ def _aside(dtype) -> float:
 def _noted(task: Task, carry: Carry, found: Found) -> Bent:
     """How force and slips bend along one direction of velocities, measured."""
     bent, k, far = carry.bent, carry.progress.probe - 1, _aside(found.point.v.dtype)
-    M = found.M if not isinstance(found.M, Articulated) else jnp.zeros_like(bent.force)  # which knows all that there is
     in_place = jnp.concatenate([np.ones(task.layout.limits, bool), found.place == np.arange(len(found.place))])
     same = found.kept[1] & owned(task.layout, in_place, True)
-    force = (found.off.force - bent.force_left) / far - jnp.take(M, k, 1)
+    force = (found.off.force - bent.force_left) / far - jnp.take(cast(Array, found.M), k, 1)
     slip = (found.off.slip - bent.slip_left) / far - jnp.take(found.slopes.slip, k, 2)
     slip = jnp.where(same[:, None], slip, 0.0)
     here = np.arange(bent.force.shape[1]) == k
