@@ -124,7 +124,7 @@ HINGED = """<mujoco><option timestep="0.05"/><worldbody><geom type="plane" size=
 
 @pytest.mark.parametrize("law", [uk.NCP(), uk.Maximal()], ids=["NCP", "Maximal"])
 def test_slopes_that_are_measured_are_those_of_what_is_left(law):
-    """A small part of Newton's step takes that part of what is left of force and slips away. The system of other starts,
+    """A small part of Newton's step takes that part of what is left of force and slips away. The system of others,
     to which rows do not bend, does not know that as well.
     """
     model = uk.load(HINGED)
