@@ -103,31 +103,30 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
         close = (found.residual < settings.tolerance) & (distance < settings.near)
         solved = close & (now.close | (found.residual < settings.exact)) & ~measured
         stays = dense & (now.start >= MEASURED) & ~now.fresh & ~measured & ~solved
-        eased = now._replace(ease=_ease(now))
+        moves = now._replace(ease=_ease(now))
         bent = jax.tree.map(lambda old, new: jnp.where(measured, old, new), carry.bent, learned(task, carry, found))
         still = jax.tree.map(jnp.zeros_like, found.point), now.alpha, jnp.where(solved, 0.0, now.excess)
-        change, alpha, excess = lax.cond(
-            solved | stays, lambda: Way(*still), lambda: direction(task, found, eased, bent, distance)
-        )
+        way = lax.cond(solved | stays, lambda: Way(*still), lambda: direction(task, found, moves, bent, distance))
         more = (~now.fresh & ~measured).astype(jnp.int32)
-        after = now._replace(
-            alpha=alpha,
-            last=jnp.where(stays, now.last, jnp.where(now.fresh, 1.0, now.alpha)),
+        moves = moves._replace(
+            last=jnp.where(now.fresh, 1.0, now.alpha),
+            creeping=jnp.where(now.fresh | (now.alpha > SHORT), 0, now.creeping + 1),
+        )
+        after = jax.tree.map(lambda old, new: jnp.where(stays, old, new), now, moves)._replace(
+            alpha=way.alpha,
             tries=jnp.zeros_like(now.tries),
-            creeping=jnp.where(stays, now.creeping, _creeping(now)),
             residual=found.residual,
-            off_path=off_path(task, found, excess),
-            excess=excess,
+            off_path=off_path(task, found, way.excess),
+            excess=way.excess,
             speed=speed,
             fresh=jnp.zeros_like(now.fresh),
-            ease=jnp.where(stays, now.ease, eased.ease),
             probe=stays.astype(jnp.int32),
             rounds=now.rounds + more,
             total=now.total + more,
             close=jnp.where(measured, now.close, close),
             solved=solved,
         )
-        return Carry(found.point, found.known, change, after, bent)
+        return Carry(found.point, found.known, way.change, after, bent)
 
     def go_back(_):
         return carry._replace(progress=now._replace(alpha=now.alpha / 2, tries=now.tries + 1))
@@ -137,11 +136,6 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
 
     after = lax.cond(measuring, note, go_on, None) if dense else go_on(None)
     return after._replace(progress=_restarted(settings, after.progress, ~taken & last_try & ~measuring))
-
-
-def _creeping(now: Progress) -> Array:
-    """Short steps in a row."""
-    return jnp.where(now.fresh | (now.alpha > SHORT), 0, now.creeping + 1)
 
 
 def _ease(now: Progress) -> Array:
