@@ -36,7 +36,7 @@ _OWN: dict[tuple[str, str], PairFunction] = {
     ("plane", "sphere"): PairFunction(plane.plane_sphere, 1),
     ("plane", "capsule"): PairFunction(plane.plane_capsule, 2),
     ("plane", "ellipsoid"): PairFunction(plane.plane_ellipsoid, 1),
-    ("plane", "cylinder"): PairFunction(plane.plane_cylinder, 4, plane.smooth_plane_cylinder),
+    ("plane", "cylinder"): PairFunction(plane.plane_cylinder, 4, plane.smooth_plane_cylinder, wanders=True),
     ("plane", "box"): PairFunction(plane.plane_box, 4, plane.smooth_plane_box, wanders=True),
     ("sphere", "sphere"): PairFunction(balls.sphere_sphere, 1, partners=3),  # they pack closely
     ("sphere", "capsule"): PairFunction(balls.sphere_capsule, 1, balls.sphere_capsule),
