@@ -64,7 +64,8 @@ def test_all_models(name):
     m = CASES[name]()
     samples = 40 if name == "shared/cassie" else 20  # one of seven random poses of whose closed legs touches the ground
     report = check(m, "bodies.mass", method=LCP, samples=samples, share=0.3)
-    if uk.load(m).pairs.layout.groups and name != "dm_control/finger":  # whose finger seldom finds what it turns
+    # a finger that seldom finds what it turns, and a ball that slides along the ground at a distance of 0
+    if uk.load(m).pairs.layout.groups and name not in ("dm_control/finger", "gymnasium/point"):
         assert report.touching >= 4, str(report)
 
 

@@ -1,5 +1,6 @@
 """Robot file -> Model. MuJoCo's compiler parses and checks the file; everything after that is ours."""
 
+import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
@@ -65,6 +66,11 @@ def load(source, *, contacts: int | None = None, decompose: bool | float = False
     types = pairs.kinds_of(m)
     layout, corners = pairs.build(m, types, contacts)
     density, inferred = solids.densities(m, spec, types)
+    with jax.ensure_compile_time_eval():  # a model that is loaded within a traced function may outlive it
+        return _model(m, types, layout, corners, density, inferred)
+
+
+def _model(m, types, layout, corners, density, inferred) -> records.Model:
     return records.Model(
         bodies=_bodies(m, inferred),
         joints=_joints(m),
