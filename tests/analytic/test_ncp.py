@@ -130,6 +130,7 @@ def test_worlds_in_a_batch_are_as_one_by_one():
         ({"correction": 2}, "must be between 0 and 1"),
         ({"ahead": 0}, "must be positive"),
         ({"iterations": 0}, "must be a positive integer"),
+        ({"starts": 13}, "must be an integer from 1 to 12"),
     ],
 )
 def test_wrong_arguments_are_refused_by_name(wrong, words):

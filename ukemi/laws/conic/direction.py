@@ -20,12 +20,15 @@ SHORT = 0.1  # after a step shorter than this the next one only centres
 FLOOR = 0.1  # of products [J], relative to the square of what is left of the balance
 
 
-def direction(task: Task, found: Found, now: Progress, bent: Bent, distance: Array) -> Way:
-    """The change of the variables, how far it may go, and its excess over κ; distance: of products from κ."""
+def direction(task: Task, found: Found, now: Progress, bent: Bent, distance: Array, knows: Array | bool) -> Way:
+    """The change of the variables, how far it may go, and its excess over κ.
+
+    distance: of products from κ; knows: slopes were measured at this point or at one shortly before.
+    """
     off, (heads, rubs), short = found.off, found.known.on, (now.last < SHORT) & ~now.fresh
     # what was learned on the way to a wall, but not what was measured, is forgotten
-    learned = jax.tree.map(lambda x: jnp.where(short & (now.probe == 0), 0.0, x), bent)
-    step = _newton(task, found, learned, now)
+    learned = jax.tree.map(lambda x: jnp.where(short & ~knows, 0.0, x), bent)
+    step = _newton(task, found, learned, now, knows)
     # once κ was the target it stays so, but where the cones' walls are in the way
     arrived = ~now.fresh & (now.excess == 0) & ~(short & (distance > ASIDE))
     none = jax.tree.map(jnp.zeros_like, off.products)
@@ -52,7 +55,9 @@ def direction(task: Task, found: Found, now: Progress, bent: Bent, distance: Arr
     return Way(change, alpha, excess)
 
 
-def _newton(task: Task, found: Found, bent: Bent, now: Progress) -> Callable[[Imbalance], tuple[Point, Array]]:
+def _newton(
+    task: Task, found: Found, bent: Bent, now: Progress, knows: Array | bool
+) -> Callable[[Imbalance], tuple[Point, Array]]:
     """Newton's step from a point, as a function of what is off."""
     point, known, wants, head, _, slopes, M = found[:7]
     f = impulses(task.layout, task.kinds, point, wants.mu, known.on)[: task.kinds.scalar]
@@ -61,7 +66,7 @@ def _newton(task: Task, found: Found, bent: Bent, now: Progress) -> Callable[[Im
     if not isinstance(M, Articulated):  # which knows all that there is
         M = M + bent.force + now.ease * task.free.M
         if bend is not None:  # of what is measured it is part
-            M = M - jnp.where(now.probe > 0, 0.0, bend)
+            M = M - jnp.where(knows, 0.0, bend)
     return newton.solver(newton.system(task.layout, point.cones, head, wants, known.on, M, slopes))
 
 

@@ -38,6 +38,7 @@ HALVINGS = 10
 STARTS = (1.0, 1.0, 1.0, 10.0, 0.1, 1.0, 1.0, 10.0, 0.1, 3.0, 10.0, 0.1)
 AT_REST = np.array([2, 6, 10, 11])  # those that look at the pose at the start of the step
 MEASURED = 5
+AGAIN = 3  # iterations from one measurement to the next
 JAMMED = (1e-2, 1e-6)  # steps, of the warm start and of others, after which another start is tried
 CREEPING = 8  # short steps in a row after which another start is tried
 FIRST_EASE, MORE_EASE = 0.5, 4.0  # what eases Newton's step after a short one, and by how much more after others
@@ -81,7 +82,7 @@ def blank(task: Task) -> Carry:
 
 def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
     """Look at the next point; take it and turn to the next direction, or go back half way. From some starts slopes are
-    measured at each point before: one direction of velocities per turn, and the point itself once more.
+    measured at every third point before: one direction of velocities per turn, and the point itself once more.
     """
     now, nv = carry.progress, len(task.here.v)
     tried = jax.tree.map(lambda x, d: x + now.alpha * d, carry.point, carry.change)
@@ -91,7 +92,8 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
     found, speed = look(task, carry, tried)
     far = off_path(task, found, now.excess)
     worse = (found.residual > jnp.maximum(now.residual, 1e-12)) & (far > now.off_path)
-    dense = not isinstance(found.M, Articulated)  # the other system knows all that there is
+    # the other system knows all that there is
+    measures = settings.starts > MEASURED and not isinstance(found.M, Articulated)
     good, last_try = jnp.isfinite(found.residual) & jnp.isfinite(far), now.tries >= HALVINGS
     taken = now.fresh | (good & (~worse | last_try)) | measured
 
@@ -102,11 +104,14 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
         distance = off_path(task, found, jnp.zeros_like(now.excess))
         close = (found.residual < settings.tolerance) & (distance < settings.near)
         solved = close & (now.close | (found.residual < settings.exact)) & ~measured
-        stays = dense & (now.start >= MEASURED) & ~now.fresh & ~measured & ~solved
+        knows = measures & (now.start >= MEASURED) & ~now.fresh
+        stays = knows & (now.rounds % AGAIN == 0) & ~measured & ~solved
         moves = now._replace(ease=_ease(now))
         bent = jax.tree.map(lambda old, new: jnp.where(measured, old, new), carry.bent, learned(task, carry, found))
         still = jax.tree.map(jnp.zeros_like, found.point), now.alpha, jnp.where(solved, 0.0, now.excess)
-        way = lax.cond(solved | stays, lambda: Way(*still), lambda: direction(task, found, moves, bent, distance))
+        way = lax.cond(
+            solved | stays, lambda: Way(*still), lambda: direction(task, found, moves, bent, distance, knows)
+        )
         more = (~now.fresh & ~measured).astype(jnp.int32)
         moves = moves._replace(
             last=jnp.where(now.fresh, 1.0, now.alpha),
@@ -134,7 +139,7 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
     def go_on(_):
         return lax.cond(taken, take, go_back, None)
 
-    after = lax.cond(measuring, note, go_on, None) if dense else go_on(None)
+    after = lax.cond(measuring, note, go_on, None) if measures else go_on(None)
     return after._replace(progress=_restarted(settings, after.progress, ~taken & last_try & ~measuring))
 
 
@@ -189,7 +194,7 @@ def learned(task: Task, carry: Carry, found: Found) -> Bent:
 def _restarted(settings: Settings, now: Progress, spent: Array) -> Progress:
     """At another start where this one leads nowhere."""
     jammed = ~(now.alpha >= jnp.where(now.start == 0, *JAMMED))  # NaN, too
-    last = now.start >= len(STARTS) - 1
+    last = now.start >= settings.starts - 1
     lost = ~now.solved & (spent | (now.rounds >= settings.iterations) | jammed | (now.creeping >= CREEPING) & ~last)
     return now._replace(
         stuck=lost & last,

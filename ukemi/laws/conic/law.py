@@ -23,7 +23,7 @@ from ukemi.laws.conic import derivative
 from ukemi.laws.conic.balance import bounces, impulses, rows_at, start_of
 from ukemi.laws.conic.cones import layout
 from ukemi.laws.conic.end import blocks_of
-from ukemi.laws.conic.interior_point import solve
+from ukemi.laws.conic.interior_point import STARTS, solve
 from ukemi.laws.conic.marks import marks
 from ukemi.laws.conic.mechanics import Mechanics
 from ukemi.laws.conic.memory import NAME, Pushes, recalled
@@ -89,6 +89,7 @@ class Conic(Method):
     correction: float = eqx.field(converter=values.plain, static=True, default=0.2)
     ahead: float = eqx.field(converter=values.plain, static=True, default=0.01)
     iterations: int = eqx.field(converter=values.plain, static=True, default=60)
+    starts: int = eqx.field(converter=values.plain, static=True, default=len(STARTS))
 
     def __check_init__(self):
         name, between = type(self).__name__, "must be between 0 and 1"
@@ -99,6 +100,8 @@ class Conic(Method):
         values.check_number(name, "correction", self.correction, lambda x: 0 <= x <= 1, between)
         values.check_number(name, "ahead", self.ahead, lambda x: x > 0, "must be positive")
         values.check_count(name, "iterations", self.iterations)
+        few = values.is_count(self.starts) and self.starts <= len(STARTS)
+        values.require(few, name, "starts", self.starts, f"must be an integer from 1 to {len(STARTS)}")
 
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
@@ -239,7 +242,7 @@ class Conic(Method):
     def _settings(self, here: Here) -> Settings:
         precise = PRECISE[here.v.dtype.name]
         exact = EXACT if self.mechanics.keeps else np.inf
-        return Settings(self.iterations, precise.tolerance, precise.near, exact)
+        return Settings(self.iterations, self.starts, precise.tolerance, precise.near, exact)
 
     def _task(self, here: Here, duration: Array, path: Path, guide: Guide) -> Task:
         model, kinds = here.model, self._kinds(here.model)

@@ -16,6 +16,8 @@ class NCP(Conic):
         correction: share of a penetration, or of an equality's drift, that a step takes back.
         ahead: distance from half of which on contacts push less than κ/φ, and beyond which not at all [m].
         iterations: bound on those of each of the solver's starts.
+        starts: points to start from in turn while a step is not solved, of which the first takes up the last step's
+            impulses. Few of them bound the time of a step that none solves.
     """
 
     mechanics = Joints()

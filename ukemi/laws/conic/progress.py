@@ -22,6 +22,7 @@ class Settings(NamedTuple):
     """What bounds the search; static."""
 
     iterations: int  # of each start
+    starts: int
     tolerance: float  # of residuals, relative to the velocities at hand
     near: float  # distance from the central path, relative to κ, that counts as on it
     exact: float  # relative residual from which on a solution is not improved once more
