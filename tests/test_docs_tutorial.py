@@ -15,4 +15,4 @@ def test_page(tmp_path, monkeypatch):
     end = names["planned"]
     assert abs(end.q[-1, 0] - 0.4) < 2e-3 and abs(end.v[-1, 0]) < 2e-2
     assert abs(names["mu"] - 0.22) < 1e-3
-    assert "a planned stop" in Path("out/sled.html").read_text()
+    assert f"<title>{names['model'].name} · " in Path("out/sled.html").read_text()
