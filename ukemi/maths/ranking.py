@@ -27,6 +27,14 @@ def places(mask: Array, k: int) -> Array:
     return jnp.minimum(rank, len(mask) - 1).astype(jnp.int32)
 
 
+def place_in(rows: Array) -> Array:
+    """Where the one True of each row is, or the last of several (..., n) -> (...); −1 where there is none.
+
+    Compilers make one pass over whole words of it; of `argmax` they make comparisons, one after the other.
+    """
+    return jnp.where(rows, np.arange(rows.shape[-1], dtype=np.int32), -1).max(-1, initial=-1)
+
+
 def wrapped(k: Array, n: Array | int) -> Array:
     """k % n of whole numbers that are not negative: `%` compiles what others need with it."""
     dtype, shape = jnp.result_type(k, n), jnp.broadcast_shapes(jnp.shape(k), jnp.shape(n))

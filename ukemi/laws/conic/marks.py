@@ -9,6 +9,7 @@ from jax import Array
 from ukemi.collide.detect import NAMES, Contacts
 from ukemi.collide.primitives import wanders
 from ukemi.maths import spatial
+from ukemi.maths.ranking import place_in
 from ukemi.mechanics.kinematics import Kinematics, geom_frames
 from ukemi.model.records import Model
 
@@ -43,7 +44,7 @@ def places(before: Marks, now: Marks) -> Array:
         return now.names
     named = (now.names[:, None] == before.names) & (now.names >= 0)[:, None]
     if not now.place.shape[1]:
-        return jnp.where(named.any(-1), jnp.argmax(named, -1), -1).astype(jnp.int32)
+        return place_in(named)
     known = (now.names[:, None] >= 0) & (before.names >= 0)
     same = jnp.where(now.wanders[:, None], known & (now.names[:, None] // NAMES == before.names // NAMES), named)
     off = now.place[:, None] - before.place
