@@ -39,7 +39,7 @@ def model(request):
     return uk.load(WORLDS[request.param])
 
 
-@pytest.mark.parametrize("name", few(LAWS, "Soft"))
+@pytest.mark.parametrize("name", few(LAWS, "Soft", "NCP"))
 def test_every_law_steps(model, name):
     law = LAWS[name]
     state, ctrl = uk.initial_state(model), jnp.ones(model.nu)

@@ -93,7 +93,7 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
     far = off_path(task, found, now.excess)
     worse = (found.residual > jnp.maximum(now.residual, 1e-12)) & (far > now.off_path)
     # the other system knows all that there is
-    measures = settings.starts > MEASURED and not isinstance(found.M, Articulated)
+    measures = nv > 0 and settings.starts > MEASURED and not isinstance(found.M, Articulated)
     good, last_try = jnp.isfinite(found.residual) & jnp.isfinite(far), now.tries >= HALVINGS
     taken = now.fresh | (good & (~worse | last_try)) | measured
 

@@ -17,6 +17,8 @@ FEW = 16  # heads, and as many cones, for which there is a smaller program where
 
 def velocities(system: System, off: Imbalance) -> Array:
     """Changes of velocities (nv, n) that imbalances (..., n) make, refined as in `newton.solver`."""
+    if not off.force.size:  # nothing moves
+        return off.force
     every = tuple(map(len, system.on))
     few, layout = tuple(min(FEW, n) for n in every), system.layout
 

@@ -26,6 +26,7 @@ from ukemi.laws.rigid import solve as rigid
 from ukemi.laws.rigid.conditions import Stepping
 from ukemi.laws.rigid.live_rows import on_rows
 from ukemi.laws.rigid.memory import Sides
+from ukemi.maths.ranking import place_in
 from ukemi.maths.systems import eliminate
 from ukemi.mechanics.dynamics import motion_force
 from ukemi.mechanics.kinematics import velocities
@@ -167,9 +168,10 @@ def _recalled(scene: Scene, kinds: RowKinds, own: boxes.Roles, p: boxes.Boxed) -
     if not kinds.contacts:
         return scene.sides.rows
     same = (now[:, None] == scene.sides.contacts) & (now >= 0)[:, None]
-    before = scene.sides.rows[scalar:].reshape(len(scene.sides.contacts), -1)[jnp.argmax(same, -1)]
+    found = place_in(same)
+    before = scene.sides.rows[scalar:].reshape(len(scene.sides.contacts), -1)[jnp.maximum(found, 0)]
     fresh = jnp.where(own.push & (p.b >= 0), boxes.LOW, boxes.CLAMPED).astype(jnp.int8)
-    contacts = jnp.where(same.any(-1)[:, None], before, fresh[scalar:].reshape(-1, kinds.dim))
+    contacts = jnp.where((found >= 0)[:, None], before, fresh[scalar:].reshape(-1, kinds.dim))
     return jnp.concatenate([scene.sides.rows[:scalar], contacts.reshape(-1)])
 
 

@@ -7,6 +7,7 @@ from jax import Array, lax
 
 from ukemi.laws.rigid.boxes import LOW, Boxed, Product, Roles, dense
 from ukemi.maths.gathers import rows_where
+from ukemi.maths.ranking import place_in
 
 SIZES = (12, 36, 108)  # numbers of rows for which systems are compiled, from a sixth to two thirds of all
 
@@ -38,7 +39,8 @@ def _of_size(function, size: int):
         n = len(live)
         place = (np.tri(n, dtype=bool) & live).sum(-1) - 1  # among the live
         mine = (place == np.arange(size)[:, None]) & live
-        used, rows_of = mine.any(-1), jnp.argmax(mine, -1)
+        found = place_in(mine)
+        used, rows_of = found >= 0, jnp.maximum(found, 0)
         take = lambda x: x[rows_of]  # noqa: E731
         A = p.A.of_rows(rows_of) if isinstance(p.A, Product) else take(p.A)[:, rows_of]
         few = Boxed(A, *jax.tree.map(take, p[1:]))
