@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import jax
 import mujoco
 import pytest
 
+import ukemi as uk
 from ukemi.errors import ModelFileError
 from ukemi.files import source
 
@@ -216,3 +218,15 @@ def test_comments_do_not_count():
     done = URDF_BOX.replace("<robot", "<!-- made from <xacro:macro> ${x} --><robot xmlns:xacro='http://ros.org/xacro'")
     assert source.read(done).nv == 1
     assert "nothing is joined" in message("<robot name='r'><!-- <joint/> --><link name='a'/></robot>")
+
+
+def test_what_is_loaded_within_a_trace_may_outlive_it():
+    kept = []
+
+    @jax.jit
+    def weight(gravity):
+        kept.append(uk.load(MJCF))
+        return (kept[0].bodies.mass * gravity).sum()
+
+    by_trace = float(weight(9.81))
+    assert by_trace > 0 and by_trace == pytest.approx(float(kept[0].bodies.mass.sum()) * 9.81)

@@ -92,8 +92,7 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
     found, speed = look(task, carry, tried)
     far = off_path(task, found, now.excess)
     worse = (found.residual > jnp.maximum(now.residual, 1e-12)) & (far > now.off_path)
-    # the other system knows all that there is
-    measures = nv > 0 and settings.starts > MEASURED and not isinstance(found.M, Articulated)
+    measures = nv > 0 and settings.starts > MEASURED and not isinstance(found.M, Articulated)  # which knows all
     good, last_try = jnp.isfinite(found.residual) & jnp.isfinite(far), now.tries >= HALVINGS
     taken = now.fresh | (good & (~worse | last_try)) | measured
 
