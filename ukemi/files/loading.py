@@ -34,6 +34,7 @@ SAME = mujoco.mjtSameFrame
 UPRIGHT = np.array([1.0, 0, 0, 0])
 
 
+@jax.ensure_compile_time_eval()  # a model that is loaded within a traced function may outlive it
 def load(source, *, contacts: int | None = None, decompose: bool | float = False) -> records.Model:
     """Load a robot; whatever would change its motion and is not supported is refused by name, all at once.
 
@@ -66,11 +67,6 @@ def load(source, *, contacts: int | None = None, decompose: bool | float = False
     types = pairs.kinds_of(m)
     layout, corners = pairs.build(m, types, contacts)
     density, inferred = solids.densities(m, spec, types)
-    with jax.ensure_compile_time_eval():  # a model that is loaded within a traced function may outlive it
-        return _model(m, types, layout, corners, density, inferred)
-
-
-def _model(m, types, layout, corners, density, inferred) -> records.Model:
     return records.Model(
         bodies=_bodies(m, inferred),
         joints=_joints(m),

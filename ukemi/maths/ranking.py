@@ -18,7 +18,7 @@ def smallest(x: Array, k: int) -> Array:
         return lax.top_k(-x, k)[1]
     first = np.tri(n, k=-1, dtype=bool)  # [i, j]: j comes before i among equals
     rank = ((x < x[:, None]) | ((x == x[:, None]) & first)).sum(-1)
-    return jnp.where(rank == np.arange(k)[:, None], np.arange(n, dtype=np.int32), 0).max(-1, initial=0)
+    return place_in(rank == np.arange(k)[:, None], none=0)
 
 
 def places(mask: Array, k: int) -> Array:
@@ -27,12 +27,12 @@ def places(mask: Array, k: int) -> Array:
     return jnp.minimum(rank, len(mask) - 1).astype(jnp.int32)
 
 
-def place_in(rows: Array) -> Array:
-    """Where the one True of each row is, or the last of several (..., n) -> (...); −1 where there is none.
+def place_in(rows: Array, none: int = -1) -> Array:
+    """Where the one True of each row is, or the last of several (..., n) -> (...); `none` where there is none.
 
     Compilers make one pass over whole words of it; of `argmax` they make comparisons, one after the other.
     """
-    return jnp.where(rows, np.arange(rows.shape[-1], dtype=np.int32), -1).max(-1, initial=-1)
+    return jnp.where(rows, np.arange(rows.shape[-1], dtype=np.int32), none).max(-1, initial=none)
 
 
 def wrapped(k: Array, n: Array | int) -> Array:

@@ -168,10 +168,9 @@ def _recalled(scene: Scene, kinds: RowKinds, own: boxes.Roles, p: boxes.Boxed) -
     if not kinds.contacts:
         return scene.sides.rows
     same = (now[:, None] == scene.sides.contacts) & (now >= 0)[:, None]
-    found = place_in(same)
-    before = scene.sides.rows[scalar:].reshape(len(scene.sides.contacts), -1)[jnp.maximum(found, 0)]
+    before = scene.sides.rows[scalar:].reshape(len(scene.sides.contacts), -1)[place_in(same, none=0)]
     fresh = jnp.where(own.push & (p.b >= 0), boxes.LOW, boxes.CLAMPED).astype(jnp.int8)
-    contacts = jnp.where((found >= 0)[:, None], before, fresh[scalar:].reshape(-1, kinds.dim))
+    contacts = jnp.where(same.any(-1)[:, None], before, fresh[scalar:].reshape(-1, kinds.dim))
     return jnp.concatenate([scene.sides.rows[:scalar], contacts.reshape(-1)])
 
 

@@ -39,8 +39,7 @@ def _of_size(function, size: int):
         n = len(live)
         place = (np.tri(n, dtype=bool) & live).sum(-1) - 1  # among the live
         mine = (place == np.arange(size)[:, None]) & live
-        found = place_in(mine)
-        used, rows_of = found >= 0, jnp.maximum(found, 0)
+        used, rows_of = mine.any(-1), place_in(mine, none=0)
         take = lambda x: x[rows_of]  # noqa: E731
         A = p.A.of_rows(rows_of) if isinstance(p.A, Product) else take(p.A)[:, rows_of]
         few = Boxed(A, *jax.tree.map(take, p[1:]))
