@@ -68,6 +68,13 @@ def test_public_names_are_found_when_used():
     assert not hasattr(uk, "no_such_name")
 
 
+def test_version(capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--version"])
+    shown = capsys.readouterr().out
+    assert end.value.code == 0 and shown.startswith(f"ukemi {uk.__version__}, jax {jax.__version__}, ")
+
+
 def test_inspect(capsys, tiny):
     code, out, _ = run(capsys, "inspect", tiny)
     assert code == 0

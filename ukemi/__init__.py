@@ -144,6 +144,10 @@ def __getattr__(name: str):
         value = getattr(importlib.import_module(_HOME[name]), name)
         globals()[name] = value  # found at once from now on
         return value
+    if name == "__version__":
+        from importlib import metadata
+
+        return metadata.version(__name__)
     module = f"{__name__}.{name}"
     if not name.startswith("_") and importlib.util.find_spec(module):
         return importlib.import_module(module)
@@ -151,4 +155,4 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

@@ -37,11 +37,22 @@ def main(argv: list[str] | None = None) -> int:
         return OK
 
 
+class _Version(argparse.Action):
+    """`--version`: what a report of a fault should name."""
+
+    def __call__(self, parser, *_):
+        from importlib.metadata import version
+
+        print(*(f"{name} {version(name)}" for name in ("ukemi", "jax", "mujoco")), sep=", ")
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     models = ", ".join(sorted(path.stem for path in (Path(__file__).parent / "models").glob("*.xml")))
     parser = argparse.ArgumentParser(
         prog="ukemi", description="Simulate robots with differentiable contact.", epilog=f"Built-in models: {models}."
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the versions of Ukemi and what it stands on")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     source = "path of an MJCF or URDF file, or a built-in name"
 

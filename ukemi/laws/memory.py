@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ukemi.model.checks import once
 from ukemi.model.records import Cache, Model, State
@@ -35,6 +36,11 @@ def remembers(name: str, blank: Callable[[Model], eqx.Module]) -> None:
 def remember(state: State, acceleration, iterations, **laws) -> Cache:
     """The cache after a step: what all laws leave, and what one remembers by name."""
     return Cache(jax.lax.stop_gradient(acceleration), iterations, state.cache.laws | laws)
+
+
+def same_names(now: Array, before: Array) -> Array:
+    """Which contacts (nc, nb) bear the same name; −1 names none."""
+    return (now[:, None] == before) & (now >= 0)[:, None]
 
 
 def blank_cache(model: Model) -> Cache:

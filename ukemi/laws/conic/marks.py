@@ -8,6 +8,7 @@ from jax import Array
 
 from ukemi.collide.detect import NAMES, Contacts
 from ukemi.collide.primitives import wanders
+from ukemi.laws.memory import same_names
 from ukemi.maths import spatial
 from ukemi.maths.ranking import place_in
 from ukemi.mechanics.kinematics import Kinematics, geom_frames
@@ -42,7 +43,7 @@ def places(before: Marks, now: Marks) -> Array:
     """
     if not len(now.names):
         return now.names
-    named = (now.names[:, None] == before.names) & (now.names >= 0)[:, None]
+    named = same_names(now.names, before.names)
     if not now.place.shape[1]:
         return place_in(named)
     known = (now.names[:, None] >= 0) & (before.names >= 0)

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int32
 
 from ukemi.constraints.rows import row_kinds
 from ukemi.laws.conic.cones import layout
-from ukemi.laws.memory import remembers
+from ukemi.laws.memory import remembers, same_names
 from ukemi.model.records import Model, State
 
 NAME = "conic"
@@ -24,8 +24,7 @@ class Pushes(eqx.Module):
     def of(self, names: Array) -> Array:
         """Impulses (heads,) where contacts have these names; 0 of new ones."""
         limits = len(self.gamma) - len(self.contacts)
-        same = (names[:, None] == self.contacts) & (names >= 0)[:, None]
-        before = jnp.where(same, self.gamma[limits:], 0.0).sum(-1)
+        before = jnp.where(same_names(names, self.contacts), self.gamma[limits:], 0.0).sum(-1)
         return jnp.concatenate([self.gamma[:limits], before])
 
 

@@ -20,6 +20,7 @@ from ukemi.constraints.block import Frame
 from ukemi.constraints.rows import RowKinds, row_kinds, row_map, row_matrix
 from ukemi.laws.active_contacts import with_slots
 from ukemi.laws.here import Here, applied, frame_of
+from ukemi.laws.memory import same_names
 from ukemi.laws.momentum import damped, free_motion
 from ukemi.laws.rigid import boxes, conditions
 from ukemi.laws.rigid import solve as rigid
@@ -167,7 +168,7 @@ def _recalled(scene: Scene, kinds: RowKinds, own: boxes.Roles, p: boxes.Boxed) -
     scalar, now = kinds.scalar, scene.frame.contacts.names
     if not kinds.contacts:
         return scene.sides.rows
-    same = (now[:, None] == scene.sides.contacts) & (now >= 0)[:, None]
+    same = same_names(now, scene.sides.contacts)
     before = scene.sides.rows[scalar:].reshape(len(scene.sides.contacts), -1)[place_in(same, none=0)]
     fresh = jnp.where(own.push & (p.b >= 0), boxes.LOW, boxes.CLAMPED).astype(jnp.int8)
     contacts = jnp.where(same.any(-1)[:, None], before, fresh[scalar:].reshape(-1, kinds.dim))
