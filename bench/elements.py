@@ -1,6 +1,6 @@
 """What robot files hold besides joints and contacts, against MuJoCo: tendons, actuators, passive forces, sensors.
 
-    python bench/elements.py [WORD...] [--states N] [--list]
+    python bench/elements.py [WORD...] [--states N] [--contacts N] [--list]
 
 Goes over the files of dm_control's suite and walkers, of gymnasium, of the folder `shared/models`, and MuJoCo's own
 test files that installed packages carry; WORD takes those whose name holds it. At random states, in float64, the worst
@@ -9,7 +9,8 @@ of the next state, relative to the largest entry or to one; and which files are 
 solver runs until nothing changes. States where contacts are not MuJoCo's to 1e-11, which happens where shapes meet for
 which it searches, are counted as *other*; MuJoCo's sensors and next state are then those that it finds with Ukemi's
 contacts in place of its own (`tests/scenes/given`). Where it cannot, since it has none of a pair, or detects contacts
-several times in a step, or a state has more contacts than the model holds, they are left *out*.
+several times in a step, or a state has more contacts than the model holds (`--contacts` gives it room), they are left
+*out*.
 """
 
 import argparse
@@ -100,9 +101,9 @@ class Worst:
         return off
 
 
-def compare(m: mujoco.MjModel, states: int) -> Worst:
+def compare(m: mujoco.MjModel, states: int, contacts: int | None) -> Worst:
     """The worst over random states."""
-    model, m = uk.load(m), converged(m)
+    model, m = uk.load(m, contacts=contacts), converged(m)
     samples = random_states(m, states, 3)
     out = jax.tree.map(np.asarray, _all(model, stack(model, samples)))
     d, worst, giver = mujoco.MjData(m), Worst(), Giver(m, model)
@@ -169,6 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("words", nargs="*", metavar="WORD")
     parser.add_argument("--states", type=int, default=200)
+    parser.add_argument("--contacts", type=int, help="that a step can hold (default: derived from the model)")
     parser.add_argument("--list", action="store_true", help="only say which files there are")
     given = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
@@ -181,7 +183,7 @@ def main() -> None:
         begin = time.time()
         try:
             m = compiled(path)
-            worst = compare(m, given.states)
+            worst = compare(m, given.states, given.contacts)
         except Exception as error:  # noqa: BLE001  a survey goes on
             print(f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:400]}", flush=True)
             continue
