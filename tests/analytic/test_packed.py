@@ -22,7 +22,7 @@ def scene(counting: int):
     gamma, on = size(H), jnp.asarray(rng.permutation(H) < counting)
     inner = lambda x: 0.5 * x / (1 + jnp.linalg.norm(x, axis=-1, keepdims=True))  # noqa: E731
     cones = Cones(gamma, size(H), gamma[:, None] * inner(draw(H, 2)), jnp.ones(H), inner(draw(H, 2)))
-    asked = Asked(*(jnp.zeros(H) for _ in range(6)), 1e-3 * size(H), (gamma, gamma), -1e-3 * size(H))
+    asked = Asked(*(jnp.zeros(H) for _ in range(6)), 1e-3 * size(H), 1e-3 * size(HOLD), (gamma, gamma), -1e-3 * size(H))
     gap, slip, held = draw(H, NV), draw(H, 2, NV), draw(HOLD, NV)
     slopes = newton.Slopes(gap, slip, held, gap, slip, held)
     root = draw(NV, NV)

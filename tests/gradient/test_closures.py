@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from tests.scenes.slow import few
 from ukemi.mechanics.kinematics import integrate
 
 STEP = 1e-5
@@ -98,6 +99,20 @@ def test_equalities_of_what_a_joint_holds_already():
         each = [slice(1 + joints) for joints in (1, 1, 2, 2)]
         together = [np.concatenate([x[part] for part in each]) for x in (q, v)]
         assert_right(scene(bodies, equalities), uk.LCP(), *together, atol=1e-6)
+
+
+@pytest.mark.parametrize("law", few([uk.NCP(), uk.Maximal()], uk.NCP()), ids=lambda law: type(law).__name__)
+def test_a_flat_loop_whose_axes_are_rounded(law):
+    """Files have axes of five digits, so that what closes a flat loop all but repeats what its joints hold already:
+    to the letter, it would stop velocities of rounding with impulses without bounds.
+    """
+    rounded = FOUR_BAR.replace('"0 1 0"', '"3e-6 1 -2e-6"', 2)
+    for axes, state in ((FOUR_BAR, [0.1, -0.1, 0.1]), (rounded, [0.1, -0.1, 0.1]), (rounded, [0.101, -0.1, 0.099])):
+        model = uk.load(scene(axes, CLOSED))
+        at = uk.initial_state(model, q=state, v=[0.5, -0.5, 0.5])
+        found = uk.linearize(model, at, None, law)
+        assert int(found.next.status) == 0 and int(found.next.cache.iterations) < 10
+        assert np.abs(found.A - differences(model, at, law)[0]).max() < 1e-6
 
 
 def test_near_a_singular_configuration_the_step_says_so():

@@ -2,11 +2,12 @@
 
 With everything that touches taken at q⁺ = q ⊕ h v⁺,
 
-    φ(q⁺) + o(φ(q)) + δ γ = s,     μ J⁺ v⁺ = u,     g(q⁺) = g(q),
+    φ(q⁺) + o(φ(q)) + δ γ = s,     μ J⁺ v⁺ = u,     g(q⁺) + δ f = g(q),
 
 the impulses that v⁺ needs (`laws.conic.mechanics`), and γ s = κ, ξ ∘ η = κ e (`laws.conic.cones`). What was inside at
 the start, o, is not thrown out, but taken back (`laws.conic.restore`). What bounces leaves at J⁺ v⁺ = −e J v instead.
-J⁺ is ∂φ(q ⊕ h v)/∂(h v): it goes through the turn of a body within the step, too.
+J⁺ is ∂φ(q ⊕ h v)/∂(h v): it goes through the turn of a body within the step, too. Without δ, equalities that all but
+say what others say would stop what rounding makes of that, with impulses beyond measure.
 """
 
 from typing import NamedTuple, cast
@@ -24,7 +25,8 @@ from ukemi.laws.conic.end import blocks_of
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Path, Point
 from ukemi.laws.here import Here, frame_of
 
-SOFT = 1e-7  # δ: metres per second that heads give per impulse, relative to the inverse weight of what they move
+# δ/h: metres per second that heads and equalities give per impulse, relative to the inverse weight of what they move
+SOFT = 1e-7
 SHALLOW = 1e-6  # overlap that is not taken back, half of which a step leaves by itself [m]
 
 
@@ -35,6 +37,7 @@ class Rows(NamedTuple):
     mu: Array  # (K, 2)
     weight: Array  # (H,)
     held: Array  # (hold,) g
+    light: Array  # (hold,) inverse weights of what equalities move
     restitution: Array  # (H,)
 
 
@@ -52,7 +55,9 @@ def rows_at(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Rows:
     """What rows ask for at a frame."""
     own, empty = layout(frame.model, kinds), jnp.zeros(0, frame.v.dtype)
     pushes = [block for block in blocks if block.side is Side.PUSH]
-    held = [block.residual for block in blocks if block.side is Side.HOLD]
+    holds = [block for block in blocks if block.side is Side.HOLD]
+    held = [block.residual for block in holds]
+    light = [jnp.where(block.weight > 0, block.weight, 1.0) for block in holds]
     phi, weight = [block.residual - block.margin for block in pushes], [block.weight for block in pushes]
     other = two_sided(frame.model)
     if len(other):
@@ -70,7 +75,7 @@ def rows_at(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Rows:
         friction = jnp.pad(prm.friction[:, : kinds.dim - 1], ((0, 0), (1, 0)))
         friction = jnp.where(jnp.asarray(present)[frame.contacts.pair], friction, 0.0).reshape(-1)
         mu.append(of_cones(own, jnp.concatenate([jnp.zeros(kinds.scalar, friction.dtype), friction]))[own.dry :])
-    parts = ([empty, *phi], mu, [empty, *weight], [empty, *held], bounce)
+    parts = ([empty, *phi], mu, [empty, *weight], [empty, *held], [empty, *light], bounce)
     return Rows(*(jnp.concatenate(part) for part in parts))
 
 
@@ -140,7 +145,8 @@ def asked(own: Layout, rows: Rows, start: Start, moved: Array, bounce: Array, du
     fade = jnp.where(bounce, 0.0, path.kappa * fading(rows.phi, path.width))
     aims = path.kappa * share, path.kappa * owned(own, share, 1.0)
     slip, held = rows.mu * of_cones(own, moved), (rows.held - start.held) / duration
-    return Asked(gap, slip, held, rows.mu, start.dry, rows.weight, SOFT * duration * rows.weight, aims, fade)
+    delta, yields = SOFT * duration * rows.weight, SOFT * rows.light
+    return Asked(gap, slip, held, rows.mu, start.dry, rows.weight, delta, yields, aims, fade)
 
 
 def residual(own: Layout, z: Point, asked: Asked, on, force: Array) -> Imbalance:
@@ -149,7 +155,7 @@ def residual(own: Layout, z: Point, asked: Asked, on, force: Array) -> Imbalance
     made = cones.products(z.cones, cone_heads(own, z, asked, rubs))
     return Imbalance(
         force,
-        asked.held,
+        asked.held + asked.yields * z.held,
         jnp.where(heads, asked.gap + asked.delta * z.cones.gamma - z.cones.s, 0.0),
         jnp.where(rubs[:, None], asked.slip - z.cones.u, 0.0),
         Products(

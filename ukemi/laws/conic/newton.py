@@ -16,8 +16,6 @@ from ukemi.laws.conic.unknowns import Asked, Imbalance, Point
 from ukemi.maths.systems import factored, factored_as_it_stands
 from ukemi.mechanics.articulated import Articulated
 
-LOOSE = 1e-10  # by how much redundant equalities yield, relative to their mobility; Newton's iterations take it back
-
 
 class Slopes(NamedTuple):
     """How gaps, slips and equalities change with velocities, and what impulses pull on."""
@@ -57,7 +55,6 @@ def system(
     e, p = (jnp.where(heads, x, 0.0) for x in (found.e, found.p))
     b, f = (jnp.where(rubs[:, None], x, 0.0) for x in (found.b, found.f))
     found = found._replace(e=e, p=p, b=b, f=f, E=jnp.where(rubs[:, None, None], found.E, 0.0))
-    nv = slopes.gap.shape[1]
     given = p[:, None] * slopes.gap
     by_head = b[:, :, None] * owned(layout, given)[:, None] + f[:, :, None] * owned(layout, slopes.gap)[:, None]
     rub = by_head - found.E @ slopes.slip
@@ -66,9 +63,7 @@ def system(
         return System(layout, point, head, asked, on, slopes, found, given, rub, M, W)
     W = M + _by_cones(layout, slopes, given, rub)
     if len(slopes.held):
-        mobility = (slopes.held * slopes.holds).sum(-1).max()
-        loose = LOOSE * jnp.where(mobility > 0, mobility * nv / jnp.trace(M), 1.0)
-        W = jnp.block([[W, -slopes.holds.T], [slopes.held, loose * jnp.eye(len(slopes.held), dtype=W.dtype)]])
+        W = jnp.block([[W, -slopes.holds.T], [slopes.held, jnp.diag(asked.yields)]])
     return System(layout, point, head, asked, on, slopes, found, given, rub, M, W)
 
 
@@ -102,7 +97,7 @@ def whole_condition(system: System, M: Array, duration: Array) -> Array:
         both = (point.y * u + y * point.u).sum(-1)
         return jnp.concatenate([
             slope @ dv - held @ slopes.holds - gamma @ slopes.heads - jnp.einsum("ki,kin->n", y, slopes.rubs),
-            slopes.held @ dv,
+            slopes.held @ dv + asked.yields * held,
             jnp.where(heads, (nearer + asked.delta * gamma) / duration - s, gamma),
             jnp.where(heads, point.gamma * s + (point.s * gamma - asked.fade * nearer) / duration, s),
             jnp.where(rubs[:, None], slopes.slip @ dv - u, y).reshape(-1),
@@ -155,7 +150,8 @@ def solver(system: System, *, refined: bool = False) -> Callable[[Imbalance], tu
         dv, held, gamma, y = out = reduced(a, c, off.force, off.held)
         if refined:
             left = off.force + cast(Array, M) @ dv - pulled(gamma, y) - held @ slopes.holds
-            more = reduced(jnp.zeros_like(a), jnp.zeros_like(c), left, off.held + slopes.held @ dv)
+            held_left = off.held + slopes.held @ dv + asked.yields * held
+            more = reduced(jnp.zeros_like(a), jnp.zeros_like(c), left, held_left)
             dv, held, gamma, y = (x + dx for x, dx in zip(out, more, strict=True))
         nearer, slid = slopes.gap @ dv, slopes.slip @ dv
         du = jnp.where(rubs[:, None], slid + off.slip, 0.0)

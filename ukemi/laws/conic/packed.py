@@ -49,7 +49,8 @@ def _velocities(system: System, off: Imbalance, rooms: tuple[int, ...]) -> Array
     out = solve(jnp.concatenate([pulls @ given - off.force, -off.held]))
     dv, held = out[:nv], out[nv:]
     left = off.force + M @ dv - pulls @ (given - moves @ dv) - slopes.holds.T @ held
-    return dv - solve(jnp.concatenate([left, off.held + slopes.held @ dv]))[:nv]
+    held_left = off.held + slopes.held @ dv + system.asked.yields[:, None] * held
+    return dv - solve(jnp.concatenate([left, held_left]))[:nv]
 
 
 def _first(on: Array, room: int) -> tuple[Array, Array]:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.constraints.block import Frame, Side
+from ukemi.constraints.block import Frame
 from ukemi.constraints.rows import RowKinds, row_matrix
 from ukemi.laws.conic.balance import SHALLOW, rows_at
 from ukemi.laws.conic.balance_slopes import OfJoints
@@ -54,8 +54,7 @@ def asking(frame: Frame, kinds: RowKinds, deep: Array, M: Array, share: float) -
     rows, J = rows_at(frame, kinds, blocks), row_matrix(frame, kinds, blocks)
     firm = jnp.concatenate([np.ones(kinds.hold, bool), deep])
     wanted = jnp.concatenate([-rows.held, -rows.phi - SHALLOW])
-    held = [block.weight for block in blocks if block.side is Side.HOLD]
-    weights = jnp.where(firm, jnp.concatenate([*held, rows.weight]), 1.0)
+    weights = jnp.where(firm, jnp.concatenate([rows.light, rows.weight]), 1.0)
     J, stiff = jnp.where(firm[:, None], _that_ask(own, kinds, J), 0.0), 1 / (YIELD * weights)
     return Asking(firm, J, stiff, M + (J.T * stiff) @ J, jnp.where(firm, share * wanted, 0.0))
 

@@ -41,11 +41,12 @@ class Asked(NamedTuple):
 
     gap: Array  # (H,) what slacks should be, but for δ γ
     slip: Array  # (K, 2) what slips should be
-    held: Array  # (hold,) what should be zero
+    held: Array  # (hold,) how fast equalities part, which is what they yield
     mu: Array  # (K, 2) coefficients of friction; 1 of dry friction
     dry: Array  # (dry,) largest impulses of dry friction
     weight: Array  # (H,) inverse weights of what heads move [1/kg]
     delta: Array  # (H,) what slacks gain per impulse
+    yields: Array  # (hold,) velocity at which equalities yield per impulse
     aims: tuple[Array, Array]  # κ of heads (H,) and of cones (K,)
     fade: Array  # (H,) ∂κ/∂φ
 
