@@ -8,7 +8,6 @@ import pytest
 
 import ukemi as uk
 from tests.scenes.reports import check
-from tests.scenes.slow import few
 
 # A box on a slope that runs, and a ball beside it, which is within its gap at times and adheres by itself, too.
 SCENE = """
@@ -51,7 +50,8 @@ def test_forces_and_motion(cone):
     assert np.ptp([n for n, _ in counts]) and max(k for _, k in counts), "contacts that come and go, some in the gap"
 
 
-@pytest.mark.parametrize("law", few(["Soft", "LCP", "NCP"], "Soft"))
+@pytest.mark.slow  # `linearize` of what adheres is in the quick set
+@pytest.mark.parametrize("law", ["Soft", "LCP", "NCP"])
 def test_derivatives(law):
     m = mujoco.MjModel.from_xml_string(SCENE.format(cone="pyramidal"))
     effects = "ctrl", "actuators.gain", "geoms.size", "geoms.adhesion", "geoms.surface_velocity"

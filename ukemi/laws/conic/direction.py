@@ -61,7 +61,7 @@ def _newton(
     """Newton's step from a point, as a function of what is off."""
     point, known, wants, head, _, slopes, M = found[:7]
     f = impulses(task.layout, task.kinds, point, wants.mu, known.on)[: task.kinds.scalar]
-    bend = task.mechanics.bending(task.here, task.kinds, point.v, task.duration, f)
+    bend = task.mechanics.bending(task.here, point.v, task.duration, f)
     slopes = slopes._replace(slip=slopes.slip + bent.slip)
     if not isinstance(M, Articulated):  # which knows all that there is
         M = M + bent.force + now.ease * task.free.M

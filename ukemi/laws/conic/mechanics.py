@@ -13,7 +13,6 @@ import abc
 import dataclasses
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -21,6 +20,7 @@ from ukemi.constraints.block import Block, Frame
 from ukemi.constraints.contacts import contact_jacobian, contact_lever, surface_slip
 from ukemi.constraints.rows import RowKinds, constant_dofs, row_map, row_matrix
 from ukemi.laws.conic.balance import Rows, rows_at
+from ukemi.laws.conic.bending import bending
 from ukemi.laws.conic.cones import layout, of_heads
 from ukemi.laws.conic.end import blocks_of, frame_after
 from ukemi.laws.here import Here, applied, frame_of
@@ -101,7 +101,7 @@ class Mechanics(abc.ABC):
     def left(self, here: Here, end: End, duration: Array, f: Array) -> Array:
         """Impulse (nv,) that is missing after impulses f (total,) of rows, as a function to differentiate."""
 
-    def bending(self, here: Here, kinds: RowKinds, v: Array, duration: Array, held: Array) -> Array | None:
+    def bending(self, here: Here, v: Array, duration: Array, held: Array) -> Array | None:
         """∂(J⁺ᵀ f)/∂v (nv, nv) of impulses `held` (scalar,) of rows that are not contacts; None where these stay."""
         return None
 
@@ -125,17 +125,9 @@ class Joints(Mechanics):
         """The same, in terms of forces."""
         return missing_impulse(here, end.frame.v, duration) - end.pull(f)
 
-    def bending(self, here, kinds, v, duration, held):
+    def bending(self, here, v, duration, held):
         """Of loops and of ball joints' limits, which bend much."""
-        if constant_dofs(here.model) is not None:
-            return None
-
-        def pulled(v: Array) -> Array:
-            end = frame_after(here, v, duration, lambda kin: here.contacts)
-            J = row_map(end, without_contacts(kinds), blocks_of(end))
-            return slopes_in_velocity(here.model.tree, v, duration).rows(J.pull(held))
-
-        return jax.jacfwd(pulled)(v)
+        return bending(here, v, duration, held)
 
 
 class Linear(Joints):
@@ -152,7 +144,7 @@ class Linear(Joints):
         phi, held = rows.phi + of_heads(layout(here.model, kinds), moved), rows.held + moved[kinds.holding]
         return end._replace(rows=rows._replace(phi=phi, held=held))
 
-    def bending(self, here, kinds, v, duration, held):
+    def bending(self, here, v, duration, held):
         """Nothing bends."""
         return None
 
