@@ -2,9 +2,11 @@
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from ukemi.constraints.block import Block, Frame, RowKind, Side, limiting, nearer_end, rubbing
 from ukemi.constraints.equalities import block_of, quartic, rows_of
+from ukemi.maths.gathers import placed_sums
 from ukemi.mechanics.tendons.paths import moved_dofs, tendon_lengths
 from ukemi.model.records import Model
 
@@ -50,6 +52,23 @@ def _limit_rows(frame: Frame, _: bool) -> Block:
     length, J = (x[own] for x in tendon_lengths(frame.model, frame.kin, frame.q))
     distance, lower = nearer_end(length, tendons.range[own], side)
     return limiting(tendons, own, distance, jnp.where(lower, 1.0, -1.0)[:, None] * J, tendons.invweight[own])
+
+
+def tensions(kind: RowKind, frame: Frame, f: Array) -> Array:
+    """What the impulses (n,) of the rows of a kind are along tendons (nt,)."""
+    model, tendons = frame.model, frame.model.tendons
+    if kind is TENDON_DRY_FRICTION:
+        return placed_sums(f, tendons.layout.dry, len(tendons.layout.names))
+    length = tendon_lengths(model, frame.kin, frame.q).length
+    if kind is TENDON_LIMITS:
+        own, side = tendons.layout.limit_rows.T
+        lower = nearer_end(length[own], tendons.range[own], side)[1]
+        return placed_sums(jnp.where(lower, f, -f), own, len(length))
+    index = rows_of(model, "tendon")
+    first, second = model.equalities.layout.objects[index].T
+    pair, other = second >= 0, np.maximum(second, 0)
+    follows = jnp.where(pair, quartic(model.equalities.data[index], (length - tendons.length0)[other])[1], 0.0)
+    return placed_sums(jnp.concatenate([f, -follows * f]), np.concatenate([first, other]), len(length))
 
 
 TENDON_COUPLINGS = RowKind("coupling of tendons", "equality", Side.HOLD, _coupling_moves, _couplings)

@@ -1,47 +1,65 @@
 """How the pull of rows that are not contacts turns with the velocity that a search tries."""
 
+from typing import cast
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ukemi.constraints.block import Frame
+from ukemi.constraints.block import Frame, RowKind
 from ukemi.constraints.contact_slopes import carried
 from ukemi.constraints.equalities import CONNECTS, COUPLINGS, wrenches
 from ukemi.constraints.rows import present
+from ukemi.constraints.tendons import TENDON_COUPLINGS, TENDON_DRY_FRICTION, TENDON_LIMITS, tensions
 from ukemi.laws.conic.end import frame_after
 from ukemi.laws.here import Here
 from ukemi.maths import spatial
 from ukemi.mechanics.kinematics import point_jacobian, shared_reference
+from ukemi.mechanics.tendons.paths import lengths_of, strings
+from ukemi.mechanics.tendons.slopes import force_slopes_of_strings, turns
 from ukemi.mechanics.turns import slopes_in_velocity
+from ukemi.model.records import Model
+
+TENDONS = TENDON_COUPLINGS, TENDON_DRY_FRICTION, TENDON_LIMITS
 
 
 def bending(here: Here, v: Array, duration: Array, f: Array) -> Array | None:
     """∂(J⁺ᵀ f)/∂v (nv, nv) of impulses f (scalar,); None where nothing bends much.
 
-    Of connects in closed form, of what else moves several dofs by forward differentiation, which rebuilds these rows
-    along every velocity.
+    Of connects and of tendons' rows in closed form, but for the polynomials that couple these; of what else moves
+    several dofs by forward differentiation, which rebuilds these rows along every velocity.
     """
-    kinds, tree, start = [], here.model.tree, 0
-    for kind, moves in present(here.model):
-        if kind is not COUPLINGS and (moves.sum(1) > 1).any():
-            kinds.append((kind, slice(start, start + len(moves))))
-        start += len(moves)
-    if not kinds:
+    rows = _rows_that_bend(here.model)
+    if not rows:
         return None
-    others = [(kind, own) for kind, own in kinds if kind is not CONNECTS]
+    tree, at = here.model.tree, _end(here, v, duration)
     held, bend = jnp.zeros_like(v), jnp.zeros((len(v), len(v)), v.dtype)
-    for _, own in kinds[: len(kinds) - len(others)]:
-        held, bend = _of_connects(_end(here, v, duration), f[own])
+    if CONNECTS in rows:
+        held, bend = _of_connects(at, f[rows.pop(CONNECTS)])
+    along = [tensions(kind, at, f[rows.pop(kind)]) for kind in TENDONS if kind in rows]
+    if along:
+        more = _of_tendons(at, cast(Array, sum(along)))
+        held, bend = held + more[0], bend + more[1]
 
     def pulled(v: Array) -> Array:
         g = held
-        if others:
+        if rows:
             end = _end(here, v, duration)
-            g = g + sum(f[own] @ kind.block(end, True).J for kind, own in others)
+            g = g + sum(f[own] @ kind.block(end, True).J for kind, own in rows.items())
         return slopes_in_velocity(tree, v, duration).rows(g)
 
     T = slopes_in_velocity(tree, v, duration)
     return jax.jacfwd(pulled)(v) + duration * T.rows(T.transposed().columns(bend))
+
+
+def _rows_that_bend(model: Model) -> dict[RowKind, slice]:
+    """The rows, kind by kind, that move several dofs, but for couplings of joints, which hardly bend."""
+    found, start = {}, 0
+    for kind, moves in present(model):
+        if kind is not COUPLINGS and (moves.sum(1) > 1).any():
+            found[kind] = slice(start, start + len(moves))
+        start += len(moves)
+    return found
 
 
 def _end(here: Here, v: Array, duration: Array) -> Frame:
@@ -61,3 +79,10 @@ def _of_connects(at: Frame, f: Array) -> tuple[Array, Array]:
     by_point = spatial.gram(moves, spatial.cross(along, first.force[:, None]).reshape(len(moves), -1))
     levers = (S[:, None, :3] * by_point.reshape(len(S), -1, 3)).sum(-1)
     return (S * on).sum(-1), carried(tree, S, on) + levers
+
+
+def _of_tendons(at: Frame, tension: Array) -> tuple[Array, Array]:
+    """The same of constant tensions (nt,)."""
+    model, kin, parts = at.model, at.kin, strings(at.model, at.kin)
+    moment = lengths_of(model, kin, at.q, parts).moment
+    return tension @ moment, force_slopes_of_strings(model, turns(model, kin, parts), tension)
