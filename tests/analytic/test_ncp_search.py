@@ -8,9 +8,14 @@ import pytest
 
 import ukemi as uk
 from ukemi.collide.detect import detect
+from ukemi.constraints.rows import row_kinds, row_map
 from ukemi.laws.conic import interior_point, room
+from ukemi.laws.conic.bending import bending
+from ukemi.laws.conic.end import blocks_of, frame_after
 from ukemi.laws.conic.marks import marks, places
-from ukemi.mechanics.kinematics import of_state
+from ukemi.laws.conic.mechanics import without_contacts
+from ukemi.mechanics.kinematics import integrate, of_state
+from ukemi.mechanics.turns import slopes_in_velocity
 from ukemi.model.records import as_input
 
 BOX = """<mujoco><option timestep="0.1"/><worldbody><geom type="plane" size="5 5 1" friction=".5"/>
@@ -193,3 +198,42 @@ def test_few_starts_give_up_early():
     for starts, tried in ((1, 1), (5, 4)):  # nothing is known yet that the first could start from
         after = uk.step(model, state, None, uk.NCP(iterations=2, starts=starts))
         assert int(after.status) != ok and int(after.cache.iterations) == 2 * tried
+
+
+# Loops, a limit and dry friction of a string that goes round a shape, a coupling of strings, and a limit of a ball.
+BENT = """<mujoco><default><geom contype="0" conaffinity="0"/></default><worldbody>
+<body name="a" pos="0 0 1"><freejoint/><geom type="box" size=".2 .1 .05"/><site name="a" pos=".1 .1 0"/>
+  <body name="b" pos=".3 0 0"><joint type="ball" range="0 40" limited="true"/><geom size=".1" pos=".2 0 .1"/>
+    <site name="b" pos=".3 0 .1"/></body></body>
+<body name="c" pos=".8 0 1"><joint axis="0 1 0"/><geom size=".1" pos="0 0 .3"/>
+  <geom name="round" size=".06" pos=".2 .3 0"/>
+  <body name="d" pos="0 0 .4"><joint axis="1 .2 0"/><geom size=".05" pos="0 .1 .2"/>
+    <site name="d" pos="0 .1 .2"/></body></body>
+</worldbody><tendon>
+  <spatial name="s" limited="true" range="0 .5" frictionloss=".2">
+    <site site="a"/><geom geom="round"/><site site="d"/></spatial>
+  <spatial name="t"><site site="b"/><site site="d"/></spatial></tendon>
+<equality><connect body1="b" body2="d" anchor=".3 .1 0"/><connect body1="d" body2="world" anchor="0 .1 .3"/>
+  <weld body1="a" body2="c"/><tendon tendon1="s" tendon2="t" polycoef="0 1"/></equality></mujoco>"""
+
+
+def test_how_rows_bend_is_the_slope_of_what_they_pull():
+    model, rng, law = uk.load(BENT), np.random.default_rng(0), uk.NCP()
+    kinds = row_kinds(model)
+    v, f, shift = (jnp.asarray(rng.normal(size=n)) for n in (model.nv, kinds.scalar, model.nv))
+
+    @jax.jit
+    def both(model, h):
+        q = integrate(model.tree, model.joints.qpos0, 0.4 * shift, 1.0)
+        here, _ = law.start(model, uk.initial_state(model, q=q), as_input(model, None))
+
+        def pulled(v):
+            end = frame_after(here, v, h, lambda kin: here.contacts)
+            g = row_map(end, without_contacts(kinds), blocks_of(end)).pull(f)
+            return slopes_in_velocity(model.tree, v, h).rows(g)
+
+        return bending(here, v, h, f), jax.jacfwd(pulled)(v)
+
+    found, expected = both(model, 0.1)
+    assert np.linalg.matrix_rank(expected) == model.nv
+    np.testing.assert_allclose(found, expected, atol=1e-12 * np.abs(expected).max())
