@@ -52,13 +52,13 @@ def moved(model, state, x, law):
     return jax.vmap(after)(x)
 
 
-def differences(model, state, law):
+def differences(model, state, law, step=STEP):
     """Central and one-sided differences (outputs, 2nv) of a step in position and velocity."""
     n = model.nv
-    points = STEP * np.concatenate([np.eye(2 * n), -np.eye(2 * n), np.zeros((1, 2 * n))])
+    points = step * np.concatenate([np.eye(2 * n), -np.eye(2 * n), np.zeros((1, 2 * n))])
     out = np.asarray(moved(model, state, points, law))
     ahead, behind, here = out[: 2 * n], out[2 * n : -1], out[-1]
-    return ((ahead - behind) / (2 * STEP)).T, ((ahead - here) / STEP).T, ((here - behind) / STEP).T
+    return ((ahead - behind) / (2 * step)).T, ((ahead - here) / step).T, ((here - behind) / step).T
 
 
 def bounds(*each):
@@ -112,7 +112,8 @@ def test_a_flat_loop_whose_axes_are_rounded(law):
         at = uk.initial_state(model, q=state, v=[0.5, -0.5, 0.5])
         found = uk.linearize(model, at, None, law)
         assert int(found.next.status) == 0 and int(found.next.cache.iterations) < 10
-        assert np.abs(found.A - differences(model, at, law)[0]).max() < 1e-6
+        # what nearly repeats itself multiplies what searches leave: finer differences see that alone
+        assert np.abs(found.A - differences(model, at, law, 1e-4)[0]).max() < 1e-6
 
 
 def test_near_a_singular_configuration_the_step_says_so():

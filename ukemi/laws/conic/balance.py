@@ -2,11 +2,11 @@
 
 With everything that touches taken at q⁺ = q ⊕ h v⁺,
 
-    φ(q⁺) + o(φ(q)) + δ γ = s,     μ J⁺ v⁺ = u,     g(q⁺) + δ f = g(q),
+    φ(q⁺) + o(φ(q)) + δ γ = s,     μ J⁺ v⁺ = u,     g(q⁺) + h ε f = g(q),
 
 the impulses that v⁺ needs (`laws.conic.mechanics`), and γ s = κ, ξ ∘ η = κ e (`laws.conic.cones`). What was inside at
 the start, o, is not thrown out, but taken back (`laws.conic.restore`). What bounces leaves at J⁺ v⁺ = −e J v instead.
-J⁺ is ∂φ(q ⊕ h v)/∂(h v): it goes through the turn of a body within the step, too. Without δ, equalities that all but
+J⁺ is ∂φ(q ⊕ h v)/∂(h v): it goes through the turn of a body within the step, too. Without ε, equalities that all but
 say what others say would stop what rounding makes of that, with impulses beyond measure.
 """
 
@@ -25,8 +25,8 @@ from ukemi.laws.conic.end import blocks_of
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Path, Point
 from ukemi.laws.here import Here, frame_of
 
-# δ/h: metres per second that heads and equalities give per impulse, relative to the inverse weight of what they move
-SOFT = 1e-7
+SOFT = 1e-7  # δ: metres per second that heads give per impulse, relative to the inverse weight of what they move
+YIELDING = 1e-8  # ε: the same of equalities
 SHALLOW = 1e-6  # overlap that is not taken back, half of which a step leaves by itself [m]
 
 
@@ -145,7 +145,7 @@ def asked(own: Layout, rows: Rows, start: Start, moved: Array, bounce: Array, du
     fade = jnp.where(bounce, 0.0, path.kappa * fading(rows.phi, path.width))
     aims = path.kappa * share, path.kappa * owned(own, share, 1.0)
     slip, held = rows.mu * of_cones(own, moved), (rows.held - start.held) / duration
-    delta, yields = SOFT * duration * rows.weight, SOFT * rows.light
+    delta, yields = SOFT * duration * rows.weight, YIELDING * rows.light
     return Asked(gap, slip, held, rows.mu, start.dry, rows.weight, delta, yields, aims, fade)
 
 
