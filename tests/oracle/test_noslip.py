@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from tests.scenes.derivatives import assert_exact
+from tests.scenes.derivatives import assert_exact, jacobians
 from tests.scenes.robots import shared_robot
 from tests.scenes.slow import few
 
@@ -110,9 +110,18 @@ def test_derivatives(case):
     m = scene(*case)
     model = uk.load(m)
     for d in list(states(m))[::5]:
-        A = assert_exact(model, uk.initial_state(model, q=d.qpos, v=d.qvel), jnp.asarray(d.ctrl))
-        found = uk.linearize(model, uk.initial_state(model, q=d.qpos, v=d.qvel), jnp.asarray(d.ctrl))
-        np.testing.assert_allclose(found.A, A, atol=1e-9 * np.abs(A).max())
+        assert_exact(model, uk.initial_state(model, q=d.qpos, v=d.qvel), jnp.asarray(d.ctrl))
+
+
+@pytest.mark.slow  # above, but for how A and B are put together
+@pytest.mark.parametrize("case", [("pyramidal", 3, 5), ("elliptic", 4, 3)])
+def test_linearize(case):
+    m = scene(*case)
+    model = uk.load(m)
+    for d in list(states(m))[::5]:
+        at, ctrl = uk.initial_state(model, q=d.qpos, v=d.qvel), jnp.asarray(d.ctrl)
+        A = jacobians(model, at, ctrl)[0]
+        np.testing.assert_allclose(uk.linearize(model, at, ctrl).A, A, atol=1e-9 * np.abs(A).max())
 
 
 def test_a_rule_that_knows_nothing_of_them_is_refused():
