@@ -9,6 +9,7 @@ from ukemi.constraints.equalities import block_of, quartic, rows_of
 from ukemi.maths.gathers import placed_sums
 from ukemi.mechanics.tendons.paths import moved_dofs, tendon_lengths
 from ukemi.model.records import Model
+from ukemi.model.tendons import Tendons
 
 
 def _coupling_moves(model: Model) -> np.ndarray:
@@ -17,16 +18,23 @@ def _coupling_moves(model: Model) -> np.ndarray:
     return moved[first] | (moved[np.maximum(second, 0)] & (second >= 0)[:, None])
 
 
+def _followed(model: Model, length: Array) -> tuple[np.ndarray, np.ndarray, Array, Array]:
+    """Tendons (n,) that follow and those that are followed, how far they are off, and the slope of what they follow."""
+    index = rows_of(model, "tendon")
+    first, second = model.equalities.layout.objects[index].T
+    pair, other = second >= 0, np.maximum(second, 0)
+    shift = length - model.tendons.length0
+    value, slope = quartic(model.equalities.data[index], jnp.where(pair, shift[other], 0.0))
+    return first, second, shift[first] - value, jnp.where(pair, slope, 0.0)
+
+
 def _couplings(frame: Frame, _: bool) -> Block:
     """Tendon 1 as a quartic polynomial of tendon 2, from their lengths at qpos0, or held at a constant."""
     model, index = frame.model, rows_of(frame.model, "tendon")
-    first, second = model.equalities.layout.objects[index].T
-    pair, other = second >= 0, np.maximum(second, 0)
     length, J = tendon_lengths(model, frame.kin, frame.q)
-    shift = length - model.tendons.length0
-    value, slope = quartic(model.equalities.data[index], jnp.where(pair, shift[other], 0.0))
-    residual, inverse = shift[first] - value, model.tendons.invweight
-    J = J[first] - jnp.where(pair, slope, 0.0)[:, None] * J[other]
+    first, second, residual, slope = _followed(model, length)
+    pair, other, inverse = second >= 0, np.maximum(second, 0), model.tendons.invweight
+    J = J[first] - slope[:, None] * J[other]
     weight = inverse[first] + jnp.where(pair, inverse[other], 0.0)
     return block_of(model, index, J, residual, residual, weight, jnp.zeros_like(residual))
 
@@ -45,30 +53,30 @@ def _limit_moves(model: Model) -> np.ndarray:
     return moved_dofs(model)[model.tendons.layout.limit_rows[:, 0]]
 
 
+def _ends(tendons: Tendons, length: Array) -> tuple[np.ndarray, Array, Array]:
+    """Tendons (n,) of limits, distances to the nearer one, or to both where both can act, and how these grow."""
+    own, side = tendons.layout.limit_rows.T
+    distance, lower = nearer_end(length[own], tendons.range[own], side)
+    return own, distance, jnp.where(lower, 1.0, -1.0)
+
+
 def _limit_rows(frame: Frame, _: bool) -> Block:
     """The nearer limit, or both where both can act."""
     tendons = frame.model.tendons
-    own, side = tendons.layout.limit_rows.T
-    length, J = (x[own] for x in tendon_lengths(frame.model, frame.kin, frame.q))
-    distance, lower = nearer_end(length, tendons.range[own], side)
-    return limiting(tendons, own, distance, jnp.where(lower, 1.0, -1.0)[:, None] * J, tendons.invweight[own])
+    length, moment = tendon_lengths(frame.model, frame.kin, frame.q)
+    own, distance, sign = _ends(tendons, length)
+    return limiting(tendons, own, distance, sign[:, None] * moment[own], tendons.invweight[own])
 
 
-def tensions(kind: RowKind, frame: Frame, f: Array) -> Array:
+def tensions(kind: RowKind, model: Model, length: Array, f: Array) -> Array:
     """What the impulses (n,) of the rows of a kind are along tendons (nt,)."""
-    model, tendons = frame.model, frame.model.tendons
     if kind is TENDON_DRY_FRICTION:
-        return placed_sums(f, tendons.layout.dry, len(tendons.layout.names))
-    length = tendon_lengths(model, frame.kin, frame.q).length
+        return placed_sums(f, model.tendons.layout.dry, len(length))
     if kind is TENDON_LIMITS:
-        own, side = tendons.layout.limit_rows.T
-        lower = nearer_end(length[own], tendons.range[own], side)[1]
-        return placed_sums(jnp.where(lower, f, -f), own, len(length))
-    index = rows_of(model, "tendon")
-    first, second = model.equalities.layout.objects[index].T
-    pair, other = second >= 0, np.maximum(second, 0)
-    follows = jnp.where(pair, quartic(model.equalities.data[index], (length - tendons.length0)[other])[1], 0.0)
-    return placed_sums(jnp.concatenate([f, -follows * f]), np.concatenate([first, other]), len(length))
+        own, _, sign = _ends(model.tendons, length)
+        return placed_sums(sign * f, own, len(length))
+    first, second, _, slope = _followed(model, length)
+    return placed_sums(jnp.concatenate([f, -slope * f]), np.concatenate([first, np.maximum(second, 0)]), len(length))
 
 
 TENDON_COUPLINGS = RowKind("coupling of tendons", "equality", Side.HOLD, _coupling_moves, _couplings)

@@ -36,9 +36,9 @@ def bending(here: Here, v: Array, duration: Array, f: Array) -> Array | None:
     held, bend = jnp.zeros_like(v), jnp.zeros((len(v), len(v)), v.dtype)
     if CONNECTS in rows:
         held, bend = _of_connects(at, f[rows.pop(CONNECTS)])
-    along = [tensions(kind, at, f[rows.pop(kind)]) for kind in TENDONS if kind in rows]
+    along = {kind: f[rows.pop(kind)] for kind in TENDONS if kind in rows}
     if along:
-        more = _of_tendons(at, cast(Array, sum(along)))
+        more = _of_tendons(at, along)
         held, bend = held + more[0], bend + more[1]
 
     def pulled(v: Array) -> Array:
@@ -81,8 +81,9 @@ def _of_connects(at: Frame, f: Array) -> tuple[Array, Array]:
     return (S * on).sum(-1), carried(tree, S, on) + levers
 
 
-def _of_tendons(at: Frame, tension: Array) -> tuple[Array, Array]:
-    """The same of constant tensions (nt,)."""
+def _of_tendons(at: Frame, f: dict[RowKind, Array]) -> tuple[Array, Array]:
+    """The same of tendons' rows, with constant tensions."""
     model, kin, parts = at.model, at.kin, strings(at.model, at.kin)
-    moment = lengths_of(model, kin, at.q, parts).moment
+    length, moment = lengths_of(model, kin, at.q, parts)
+    tension = cast(Array, sum(tensions(kind, model, length, x) for kind, x in f.items()))
     return tension @ moment, force_slopes_of_strings(model, turns(model, kin, parts), tension)
