@@ -1,5 +1,6 @@
 """Compact stages: the same values, derivatives and batches as without, whatever operations are among them."""
 
+import os
 import re
 import warnings
 from functools import partial
@@ -168,7 +169,7 @@ def test_every_operation_of_arrays_compiles_in_a_call():
             held = compact(lambda *xs: [operation(*xs) for _ in range(3)])  # noqa: B023
             assert calls(held, *args) == 1, name
             for found in jax.jit(held)(*args):
-                jax.tree.map(np.testing.assert_array_equal, found, expected)
+                same(found, expected, tolerance=1e-15)
             tried.add(name)
     assert len(tried) > 60
 
@@ -190,16 +191,33 @@ def test_a_step_is_made_of_calls():
 
 
 @pytest.fixture
-def forgotten():
-    flags._is_tested.cache_clear()
-    yield
-    flags._is_tested.cache_clear()
-
-
-def test_a_jaxlib_that_was_not_tested_takes_the_plain_path_and_says_so_once(forgotten, monkeypatch):
+def other_jaxlib(monkeypatch):
+    """One that nobody has tested."""
     assert flags.compiles_calls()
-    flags._is_tested.cache_clear()
-    monkeypatch.setattr("jaxlib.version.__version__", "99.0")
+    decided = flags._is_tested, flags.known_flags
+    for function in decided:
+        function.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr("jaxlib.__version__", "99.0")
+        yield
+    for function in decided:
+        function.cache_clear()
+
+
+def test_flags_that_a_jaxlib_does_not_know_are_not_set(other_jaxlib, monkeypatch):
+    """XLA ends the process at one, at the first array that anybody makes."""
+    known = flags.known_flags()
+    assert "--xla_cpu_multi_thread_eigen" in known
+    flags.known_flags.cache_clear()
+    monkeypatch.setitem(flags.FLAGS, "--xla_cpu_of_ukemi", "false")
+    assert flags.known_flags() == known
+    monkeypatch.setenv("XLA_FLAGS", "")
+    monkeypatch.setattr(flags, "_backend_is_up", lambda: False)
+    flags.set_xla_flags()
+    assert os.environ["XLA_FLAGS"].split() == [f"{name}={value}" for name, value in known.items()]
+
+
+def test_a_jaxlib_that_was_not_tested_takes_the_plain_path_and_says_so_once(other_jaxlib, monkeypatch):
     with pytest.warns(UserWarning, match=r"with 99\.0 it leaves out compiled stages.*UKEMI_STAGES=on"):
         assert not flags.compiles_calls()
     with warnings.catch_warnings():

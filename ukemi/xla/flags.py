@@ -4,6 +4,9 @@ import functools
 import os
 import sys
 import warnings
+from pathlib import Path
+
+import jaxlib
 
 # Three or more batched LAPACK calls in flight at once hang XLA's thread pool on machines with few cores; the
 # scheduler that launches them together is switched off. The older fusion emitters run our many small fused
@@ -19,8 +22,12 @@ FLAGS = {
     "--xla_backend_extra_options": "-enable-gvn-memdep=false,-unroll-full-max-count=24",
 }
 
-# Versions of jaxlib with which all tests of compiled stages passed.
-TESTED = ("0.10.2",)
+# Versions of jaxlib with which all tests of compiled stages passed, and which of FLAGS each has no more.
+TESTED: dict[str, tuple[str, ...]] = {
+    "0.10.2": (),
+    "0.11.2": ("--xla_cpu_use_fusion_emitters",),
+    "0.12.0.1": ("--xla_cpu_use_fusion_emitters",),
+}
 
 
 def set_xla_flags() -> None:
@@ -28,7 +35,7 @@ def set_xla_flags() -> None:
     if os.environ.get("UKEMI_KEEP_XLA_FLAGS") == "1":
         return
     current = os.environ.get("XLA_FLAGS", "")
-    missing = [f"{name}={value}" for name, value in FLAGS.items() if name not in current]
+    missing = [f"{name}={value}" for name, value in known_flags().items() if name not in current]
     if not missing:
         return
     if _backend_is_up():
@@ -39,6 +46,22 @@ def set_xla_flags() -> None:
         )
         return
     os.environ["XLA_FLAGS"] = " ".join([current, *missing]).strip()
+
+
+@functools.cache
+def known_flags() -> dict[str, str]:
+    """FLAGS that this jaxlib has: XLA ends the process at one that it does not know."""
+    gone = TESTED.get(jaxlib.__version__)
+    if gone is None:
+        library = _library()
+        gone = [name for name in FLAGS if f"\0{name.removeprefix('--')}\0".encode() not in library]
+    return {name: value for name, value in FLAGS.items() if name not in gone}
+
+
+def _library() -> bytes:
+    """What XLA is in, or nothing where it is not found."""
+    found = sorted(Path(jaxlib.__file__).parent.glob("*jax_common*"), key=lambda path: path.stat().st_size)
+    return found[-1].read_bytes() if found else b""
 
 
 def _backend_is_up() -> bool:
@@ -52,7 +75,7 @@ def compiles_calls() -> bool:
     XLA cannot compile YNNPACK's fusions in a call, and may abort on what a version that we do not know makes of one.
     """
     current = os.environ.get("XLA_FLAGS", "").split()
-    needed = ("--xla_cpu_use_fusion_emitters", "--xla_cpu_experimental_ynn_fusion_type")
+    needed = {"--xla_cpu_use_fusion_emitters", "--xla_cpu_experimental_ynn_fusion_type"}.intersection(known_flags())
     return all(f"{name}={FLAGS[name]}" in current for name in needed) and _is_tested()
 
 
@@ -62,8 +85,7 @@ def _is_tested() -> bool:
     chosen = os.environ.get("UKEMI_STAGES", "").lower()
     if chosen in ("on", "off"):
         return chosen == "on"
-    from jaxlib.version import __version__ as version
-
+    version = jaxlib.__version__
     if version in TESTED:
         return True
     warnings.warn(

@@ -23,12 +23,11 @@ def walled(program: Program) -> Program:
     """The same program with calls for barriers, also within its loops and branches; itself where it has none, so that
     JAX, which knows programs by identity, lowers those that are used often once.
     """
-    if isinstance(program, ClosedJaxpr):
-        inner = walled(program.jaxpr)
-        return program if inner is program.jaxpr else ClosedJaxpr(inner, program.consts)
-    if BARRIER not in operations(program):
+    jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program  # from JAX 0.11 on these are one
+    if BARRIER not in operations(jaxpr):
         return program
-    return program.replace(eqns=[_of_eqn(eqn) for eqn in program.eqns])
+    changed = jaxpr.replace(eqns=[_of_eqn(eqn) for eqn in jaxpr.eqns])
+    return changed if jaxpr is program else ClosedJaxpr(changed, program.consts)
 
 
 def _of_eqn(eqn):
