@@ -13,15 +13,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax, typeof
-from jax.core import Tracer
-from jax.extend.core import ClosedJaxpr, Literal, Primitive, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from ukemi.errors import GradientError
 from ukemi.implicit.rule import apart, recomputing
 from ukemi.xla.packing import Packing
-from ukemi.xla.programs import depending, is_smooth, of_some, operations, replaced, trace
+from ukemi.xla.programs import depending, holding, is_smooth, of_some, operations, replaced, trace, without_tracers
 from ukemi.xla.stages import compact
 
 REFUSED = (
@@ -35,22 +34,11 @@ def of_one_world(function: Callable) -> Callable:
 
     def call(*args):
         closed, flat, structure = trace(function, args)
-        closed, captured = _without_tracers(closed)
+        closed, captured = without_tracers(closed)
         out = _bind([*captured, *map(jnp.asarray, flat)], closed)
         return jax.tree.unflatten(structure, out)
 
     return call
-
-
-def _without_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list]:
-    """The function with what it captured of outer transformations as its first arguments, and that."""
-    jaxpr = closed.jaxpr
-    pairs = list(zip(jaxpr.constvars, closed.consts, strict=True))
-    given = [(v, c) for v, c in pairs if isinstance(c, Tracer)]
-    own = [(v, c) for v, c in pairs if not isinstance(c, Tracer)]
-    names = jaxpr.debug_info.with_unknown_names()
-    jaxpr = jaxpr.replace(constvars=[v for v, _ in own], invars=[v for v, _ in given] + jaxpr.invars, debug_info=names)
-    return ClosedJaxpr(jaxpr, [c for _, c in own]), [c for _, c in given]
 
 
 # ---- the operation ---------------------------------------------------------------------------------------------------
@@ -58,8 +46,7 @@ def _without_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list]:
 # closed: the function of one world; size: how many worlds, or None for one alone; mapped: which arguments lead with the
 # worlds (all results do, if there is a size); linear: in how many of the last arguments the function is linear.
 
-_world_p = Primitive("ukemi_world")
-_world_p.multiple_results = True
+_world_p = holding("ukemi_world")
 
 
 def _bind(args, closed: ClosedJaxpr, size: int | None = None, mapped=None, linear: int = 0) -> list[Array]:

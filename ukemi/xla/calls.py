@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax, typeof
 from jax.experimental.xla_metadata import set_xla_metadata
-from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from ukemi.xla.packing import Packing
-from ukemi.xla.programs import depending, of_some, replaced
+from ukemi.xla.programs import depending, holding, of_some, replaced
 from ukemi.xla.walls import walled
 
 ALONE = 256  # numbers in an array that a loop of calls does not pack
@@ -29,8 +29,7 @@ def called(closed: ClosedJaxpr, *args) -> list[Array]:
     return region_p.bind(*map(jnp.asarray, args), closed=closed)
 
 
-region_p = Primitive("ukemi_region")
-region_p.multiple_results = True
+region_p = holding("ukemi_region")
 
 
 def _evaluate(*args, closed: ClosedJaxpr) -> list[Array]:
@@ -59,8 +58,7 @@ def _lower_inside(ctx, *args, closed: ClosedJaxpr):
     return mlir.core_call_lowering(ctx, *args, name="stage", call_jaxpr=closed)
 
 
-_inside_p = Primitive("ukemi_inside")
-_inside_p.multiple_results = True
+_inside_p = holding("ukemi_inside")
 _inside_p.def_abstract_eval(lambda *args, closed: closed.out_avals)
 mlir.register_lowering(_inside_p, _lower_inside)
 

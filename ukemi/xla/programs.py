@@ -7,12 +7,24 @@ import jax
 import jax.numpy as jnp
 from jax import typeof
 from jax.core import Tracer
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 from jax.interpreters.partial_eval import dce_jaxpr
 
 RECENT = 64  # traced functions that are remembered
 DECIDING = "jax_enable_x64", "jax_default_matmul_precision"  # settings that tracing depends on
 _recent: dict[Any, tuple[ClosedJaxpr, Any, Callable]] = {}
+
+
+def holding(name: str) -> Primitive:
+    """An operation of several results that holds programs.
+
+    From 0.11 on JAX asks which operations hold others that it has yet to replace by plainer ones, to do that first. Of
+    ours it is done where they are lowered, since their programs are traced again there.
+    """
+    operation = Primitive(name)
+    operation.multiple_results = True
+    operation.is_high = lambda *_, **__: False
+    return operation
 
 
 def trace(function: Callable, args) -> tuple[ClosedJaxpr, list, Any]:
@@ -39,6 +51,25 @@ def _traced(function: Callable, tree, flat: list) -> tuple[ClosedJaxpr, Any]:
     closed, shape = jax.make_jaxpr(of_leaves, return_shape=True)(*flat)
     needed, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), instantiate=True)
     return ClosedJaxpr(needed, closed.consts), jax.tree.structure(shape)
+
+
+def without_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list]:
+    """A program with what it captured of outer transformations as its first arguments, and that."""
+    jaxpr = closed.jaxpr
+    pairs = list(zip(jaxpr.constvars, closed.consts, strict=True))
+    given = [(v, c) for v, c in pairs if isinstance(c, Tracer)]
+    own = [(v, c) for v, c in pairs if not isinstance(c, Tracer)]
+    names = jaxpr.debug_info.with_unknown_names()
+    jaxpr = jaxpr.replace(constvars=[v for v, _ in own], invars=[v for v, _ in given] + jaxpr.invars, debug_info=names)
+    return ClosedJaxpr(jaxpr, [c for _, c in own]), [c for _, c in given]
+
+
+def with_outputs(closed: ClosedJaxpr, some: slice) -> ClosedJaxpr:
+    """A program for some of its results, of the same arguments."""
+    names = closed.jaxpr.debug_info.with_unknown_names()
+    jaxpr = closed.jaxpr.replace(outvars=closed.jaxpr.outvars[some], debug_info=names)
+    needed, _ = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
+    return ClosedJaxpr(needed, closed.consts)
 
 
 def operations(jaxpr: Jaxpr) -> set[str]:

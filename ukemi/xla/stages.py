@@ -24,7 +24,7 @@ FOREIGN = (
     "beta", "gamma", "zeta",
 )  # fmt: skip
 OURS = ("ukemi_pick", "ukemi_pick_rows", "ukemi_mix")
-OTHERS = ("jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call", "add_any", "platform_index")
+OTHERS = ("jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "ukemi_each", "add_any", "platform_index")
 LOOPS = ("while", "scan")
 LAX = {p.name for p in vars(jax.lax).values() if isinstance(p, Primitive)}
 NATIVE = {name for name in LAX if not any(part in name for part in FOREIGN)} | {*OURS, *OTHERS}
