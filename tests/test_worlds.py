@@ -11,6 +11,7 @@ import pytest
 import ukemi as uk
 from ukemi.implicit.rule import keep, without_derivative
 from ukemi.implicit.worlds import of_one_world
+from ukemi.xla.batches import one_by_one
 
 
 def plain(parameters, x, count):
@@ -91,6 +92,28 @@ def test_a_result_that_does_not_move_has_no_tangent():
         jax.grad(lambda x: after(still(x)[0]).sum())(X)
     out = jax.linearize(lambda x: of_one_world(lambda x: (x, jnp.ones(2)))(x)[1], X)[1]
     assert not np.any(out(X))
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_what_runs_one_by_one_may_capture_what_comes_in_batches(lockstep, monkeypatch):
+    """And may hold another of its kind; in lockstep, as on a GPU, too."""
+    if lockstep:
+        monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+
+    def function(x):
+        inner = one_by_one(lambda y: (jnp.argmax(y * x), y * x.sum()))
+        outer = one_by_one(lambda y: inner(jnp.sin(y) + x), in_lockstep=lambda y: inner(jnp.sin(y) + x))
+        return outer(x)[1].sum() + jnp.sin(X)[outer(x)[0]]
+
+    def written_out(x):
+        y = jnp.sin(x) + x
+        return (y * x.sum()).sum() + jnp.sin(X)[jnp.argmax(y * x)]
+
+    for change in (jax.vmap, lambda f: jax.vmap(jax.jacfwd(f)), lambda f: jax.vmap(lambda x: jax.vmap(f)(x + XS))):
+        program = jax.jit(change(function)).trace(XS)
+        np.testing.assert_allclose(program.lower().compile()(XS), change(written_out)(XS), rtol=1e-13)
+        loops = [program.lower(lowering_platforms=(name,)).as_text().count("while") for name in ("cpu", "cuda")]
+        assert loops[0] > loops[1] == 0
 
 
 @pytest.fixture(scope="module")

@@ -75,12 +75,14 @@ def _batch(args, axes, *, closed: ClosedJaxpr, lockstep: ClosedJaxpr, size, mapp
     args = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(args, axes, strict=True)]
     batched = [axis is not None for axis in axes]
     if size is not None:  # worlds of worlds
-        inner = partial(_each_p.bind, closed=closed, lockstep=lockstep, size=size, mapped=mapped)
-        closed = jax.make_jaxpr(inner)(*[x[0] if own else x for x, own in zip(args, batched, strict=True)])
-        lockstep = closed
-    length = next(len(x) for x, b in zip(args, batched, strict=True) if b)
+        rest = {"closed": closed, "lockstep": lockstep, "size": size, "mapped": mapped}
+        own = [x[0] if b else x for x, b in zip(args, batched, strict=True)]
+        closed, lockstep = (jax.make_jaxpr(partial(way, **rest))(*own) for way in (_each_p.bind, _together))
+    length = next(len(x) for x, own in zip(args, batched, strict=True) if own)
     out = _bind(args, closed, lockstep, length, batched)
-    return out, [0] * len(out)
+    varying = [v for v, own in zip(closed.jaxpr.invars, batched, strict=True) if own]
+    differ = depending(closed.jaxpr, varying, lambda aval: True)  # values do not where derivatives come in batches
+    return [x if own else x[0] for own, x in zip(differ, out, strict=True)], [0 if own else None for own in differ]
 
 
 def _differentiate(primals, tangents, *, closed: ClosedJaxpr, lockstep: ClosedJaxpr, size, mapped):
@@ -92,7 +94,7 @@ def _differentiate(primals, tangents, *, closed: ClosedJaxpr, lockstep: ClosedJa
         def run(*args):
             values, changes = args[: len(primals)], args[len(primals) :]
             evaluate = of_some(jaxpr_as_fun(program), values, live)
-            out, slopes = jax.jvp(evaluate, [values[k] for k in live], changes)
+            out, slopes = jax.jvp(evaluate, [values[k] for k in live], list(changes))
             return [*out, *(t for own, t in zip(moved, slopes, strict=True) if own)]
 
         return jax.make_jaxpr(run)(*closed.in_avals, *along)

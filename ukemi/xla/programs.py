@@ -11,6 +11,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 from jax.interpreters.partial_eval import dce_jaxpr
 
 RECENT = 64  # traced functions that are remembered
+ALIKE = ("jit", "ukemi_each")  # operations that do what the first program they hold does
 DECIDING = "jax_enable_x64", "jax_default_matmul_precision"  # settings that tracing depends on
 _recent: dict[Any, tuple[ClosedJaxpr, Any, Callable]] = {}
 
@@ -126,10 +127,22 @@ def is_smooth(value) -> bool:
     return jnp.issubdtype(jnp.result_type(value), jnp.inexact)
 
 
-def depending(jaxpr: Jaxpr, variables) -> list[bool]:
-    """Which results move with the variables: through floats alone, since nothing else has a derivative."""
+def depending(jaxpr: Jaxpr, variables, passes: Callable = is_smooth) -> list[bool]:
+    """Which results move with the variables: through floats alone, since nothing else has a derivative.
+
+    passes: through which types, if not these.
+    """
     moved = set(variables)
     for eqn in jaxpr.eqns:
-        if any(v in moved for v in eqn.invars if not isinstance(v, Literal)):
-            moved.update(v for v in eqn.outvars if is_smooth(v.aval))
+        own = [not isinstance(v, Literal) and v in moved for v in eqn.invars]
+        if any(own):
+            moved.update(v for v, of_it in zip(eqn.outvars, _following(eqn, own, passes), strict=True) if of_it)
     return [not isinstance(v, Literal) and v in moved for v in jaxpr.outvars]
+
+
+def _following(eqn, moved: list[bool], passes: Callable) -> list[bool]:
+    """Which results of an operation move if these arguments do: all, but for one that is no more than its program."""
+    if eqn.primitive.name in ALIKE:
+        (program,) = inner(eqn)[:1]
+        return depending(program, [v for v, own in zip(program.invars, moved, strict=True) if own], passes)
+    return [passes(v.aval) for v in eqn.outvars]
