@@ -19,7 +19,7 @@ def worlds():
         model = uk.load("hopper")
         state = jax.tree.map(lambda x: x[-1], uk.rollout(model, uk.initial_state(model), jnp.zeros((300, model.nu))))
     model, state = jax.device_get((model, state))
-    speeds = state.v + 0.1 * np.random.default_rng(0).normal(size=(5, model.nv))
+    speeds = state.v + 0.1 * np.random.default_rng(0).normal(size=(3, model.nv))
     return model, state, speeds
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.custom_derivatives import SymbolicZero
 
 from ukemi.errors import GradientError
 from ukemi.xla.programs import is_smooth, of_some
 from ukemi.xla.stages import compact
+from ukemi.xla.walls import barrier
 
 
 def is_zero(tangent) -> bool:
@@ -83,7 +83,7 @@ def apart(values):
 
     Sharing would let the compiler fuse, and so round, the forward pass differently where derivatives are wanted.
     """
-    return lax.optimization_barrier(values)
+    return barrier(values)
 
 
 def isolated(function: Callable) -> Callable:

@@ -5,12 +5,12 @@ reference point; leading axes broadcast. Everything here is smooth wherever the 
 untaken side of each branch away from 0/0, so that derivatives of any order stay finite.
 """
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ukemi.maths.gathers import pick, pick_rows
+from ukemi.xla.walls import barrier
 
 # ---- vectors ---------------------------------------------------------------------------------------------
 
@@ -20,7 +20,7 @@ _NEXT, _LAST = np.array([1, 2, 0]), np.array([2, 0, 1])
 
 def materialize(x):
     """x, computed once: without the barrier XLA's CPU fusion recomputes long elementwise chains per consumer."""
-    return jax.lax.optimization_barrier(x)
+    return barrier(x)
 
 
 def cross(a: Array, b: Array) -> Array:

@@ -1,12 +1,12 @@
 """XLA flags that Ukemi needs on CPU, set before the backend starts."""
 
 import functools
+import importlib.metadata
+import importlib.util
 import os
 import sys
 import warnings
 from pathlib import Path
-
-import jaxlib
 
 # Three or more batched LAPACK calls in flight at once hang XLA's thread pool on machines with few cores; the
 # scheduler that launches them together is switched off. The older fusion emitters run our many small fused
@@ -51,16 +51,23 @@ def set_xla_flags() -> None:
 @functools.cache
 def known_flags() -> dict[str, str]:
     """FLAGS that this jaxlib has: XLA ends the process at one that it does not know."""
-    gone = TESTED.get(jaxlib.__version__)
+    gone = TESTED.get(_version())
     if gone is None:
         library = _library()
         gone = [name for name in FLAGS if f"\0{name.removeprefix('--')}\0".encode() not in library]
     return {name: value for name, value in FLAGS.items() if name not in gone}
 
 
+def _version() -> str:
+    """jaxlib's, which need not be imported for it."""
+    return importlib.metadata.version("jaxlib")
+
+
 def _library() -> bytes:
     """What XLA is in, or nothing where it is not found."""
-    found = sorted(Path(jaxlib.__file__).parent.glob("*jax_common*"), key=lambda path: path.stat().st_size)
+    spec = importlib.util.find_spec("jaxlib")
+    folder = Path(spec.origin).parent if spec and spec.origin else Path()
+    found = sorted(folder.glob("*jax_common*"), key=lambda path: path.stat().st_size)
     return found[-1].read_bytes() if found else b""
 
 
@@ -85,7 +92,7 @@ def _is_tested() -> bool:
     chosen = os.environ.get("UKEMI_STAGES", "").lower()
     if chosen in ("on", "off"):
         return chosen == "on"
-    version = jaxlib.__version__
+    version = _version()
     if version in TESTED:
         return True
     warnings.warn(

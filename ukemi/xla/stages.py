@@ -15,6 +15,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 from ukemi.xla.calls import by_turns, called, region_p
 from ukemi.xla.flags import compiles_calls
 from ukemi.xla.programs import inner, named, operations, renamed, trace, with_inner
+from ukemi.xla.walls import BARRIER
 
 # Operations of `jax.lax` that XLA's emitter refuses or makes from calls of a library; linear algebra is in
 # `jax.lax.linalg`. What is not NATIVE stays outside: XLA could not compile a call with it.
@@ -23,7 +24,7 @@ FOREIGN = (
     "axis_index", "token", "dce_sink", "device_put", "sharding", "stage", "rng", "window", "select_and",
     "beta", "gamma", "zeta",
 )  # fmt: skip
-OURS = ("ukemi_pick", "ukemi_pick_rows", "ukemi_mix")
+OURS = ("ukemi_pick", "ukemi_pick_rows", "ukemi_mix", BARRIER)
 OTHERS = ("jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "ukemi_each", "add_any", "platform_index")
 LOOPS = ("while", "scan")
 LAX = {p.name for p in vars(jax.lax).values() if isinstance(p, Primitive)}
@@ -124,7 +125,7 @@ def _without_barriers(jaxpr: Jaxpr) -> tuple[list, list]:
     given, same, eqns = {*jaxpr.invars, *jaxpr.constvars}, {}, []
     for eqn in jaxpr.eqns:
         pairs = list(zip(named(eqn.invars, same), eqn.outvars, strict=False))
-        if eqn.primitive.name != "optimization_barrier":
+        if eqn.primitive.name != BARRIER:
             eqns.append(eqn.replace(invars=named(eqn.invars, same)))
             continue
         same.update({out: v for v, out in pairs if not isinstance(v, Literal) and v in given})
