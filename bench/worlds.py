@@ -4,7 +4,7 @@ Each figure is the wall time of a call over all worlds, the least of several, pe
 by side. `--check` compares the first worlds' step, gradient, and A and B with those of the processor,
 relative to their largest entry; `--mjx` puts MJX beside it.
 
-Usage: python bench/worlds.py [--only half_cheetah humanoid] [--methods soft lcp] [--worlds 1024 8192] [--steps 20]
+Usage: python bench/worlds.py [--only half_cheetah FILE] [--methods soft lcp] [--worlds 1024 8192] [--steps 20]
        [--what rollout gradient linearize] [--mjx] [--f64] [--check]
 """
 
@@ -12,6 +12,7 @@ import argparse
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -128,7 +129,7 @@ def measure(name: str, options) -> None:
             once = (args[0], args[1][:, :1])  # motions in contact drift apart after a while
             off = error(every[law][what], once, jax.jit(jax.vmap(every[law][what]))(*once))
         figures = f"{worlds:6} {each:9.2f} {1 / each:8.3f} {tracing:6.1f} {seconds:6.1f} {off:9.1e}"
-        print(f"{name:14} {law:9} {what:10} {figures}", flush=True)
+        print(f"{Path(name).stem[:14]:14} {law:9} {what:10} {figures}", flush=True)
 
 
 def main() -> None:
