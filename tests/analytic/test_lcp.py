@@ -36,7 +36,7 @@ CROSSED = """<mujoco><worldbody>
 </worldbody></mujoco>"""
 
 
-@pytest.mark.parametrize("condim", [1, 3])
+@pytest.mark.parametrize("condim", few([1, 3], 3))
 def test_normals_along_which_nothing_can_move_do_nothing(condim):
     touching, apart = (uk.load(CROSSED.format(own=own)) for own in (f'condim="{condim}"', 'contype="0"'))
 
@@ -60,7 +60,7 @@ def stack(n: int, x: float, bit: int) -> str:
     return "".join(cube(f"{x + 0.01 * (k % 2)} 0 {0.1 + k * 0.2005}", geom=own) for k in range(n))
 
 
-@pytest.mark.parametrize("n", few([2, 3, 4, 5, 6], 6))
+@pytest.mark.parametrize("n", few([2, 3, 4, 5, 6], 3))
 def test_stacks_come_to_rest(n):
     model = uk.load(scene(stack(n, 0, 1)), contacts=6 * n)
     out = watch(model, uk.initial_state(model), 60)
@@ -114,7 +114,7 @@ def test_a_box_on_its_edge(lean):
         np.testing.assert_allclose(out.states.q[-1], state.q, atol=1e-9)
 
 
-@pytest.mark.parametrize("name, least", [("humanoid", 8), ("quadruped", 4)])
+@pytest.mark.parametrize("name, least", [("humanoid", 8), pytest.param("quadruped", 4, marks=pytest.mark.slow)])
 def test_stance(name, least):
     model = uk.load(name)
     state = uk.initial_state(model, "home")

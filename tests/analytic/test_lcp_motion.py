@@ -258,6 +258,7 @@ def starts(model, n: int):
     return [uk.initial_state(model, v=0.5 * rng.normal(size=model.nv)) for _ in range(n)]
 
 
+@pytest.mark.slow
 def test_a_batch_equals_a_loop_and_compiled_equals_eager(small):
     states, ctrls = starts(small, 3), jnp.asarray(np.random.default_rng(1).normal(size=(3, 40, small.nu)))
     run = lambda s, c: uk.rollout(small, s, c, uk.LCP())  # noqa: E731

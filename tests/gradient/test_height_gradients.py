@@ -92,6 +92,7 @@ def test_elevations_have_the_derivative_of_a_step(law):
     np.testing.assert_allclose(pulled, on @ forward, atol=1e-8 * scale)
 
 
+@pytest.mark.slow
 def test_contacts_from_a_distance_feel_the_hills():
     """`uk.FromDistance`: a ball above hills has a derivative in the elevations beneath it."""
     m, model = terrain.scene(("sphere",))

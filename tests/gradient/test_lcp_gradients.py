@@ -11,7 +11,6 @@ import ukemi as uk
 from tests.scenes.models import CASES
 from tests.scenes.reports import check
 from tests.scenes.rigid import watch
-from tests.scenes.slow import few
 from ukemi.checking.contact_states import random_states
 from ukemi.checking.modes import step_with_mode
 from ukemi.laws import method as base
@@ -200,7 +199,8 @@ def starting(name: str, request) -> tuple[uk.Model, list[uk.State]]:
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("name", few(["hop", "crawler"], "hop"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hop", "crawler"])
 def test_rollouts_with_gradients_are_bitwise_those_without(name, reverse, request):
     model, starts = starting(name, request)
     plain = jax.jit(lambda model, state, ctrls: uk.rollout(model, state, ctrls, LCP))
@@ -235,6 +235,7 @@ BALL = """<mujoco><option timestep="0.01"/><custom><numeric name="restitution" d
 <geom type="plane" size="5 5 1" condim="1"/><body pos="0 0 .11"><freejoint/><geom size=".1" condim="1"/></body></worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("e", [1.0, 0.6])
 def test_a_bounce_turns_a_displacement_round(e):
     """Nimble, VI: ∂x⁺/∂x = −e and ∂x⁺/∂v = −e h with `Bounce`; the step's own derivative has ∂x⁺/∂x = 1 instead."""
