@@ -136,6 +136,16 @@ def test_a_turn_of_a_loop_of_stages_is_one_call():
     same(jax.jit(jax.vmap(compact(loop)))(*many), jax.jit(jax.vmap(loop))(*many))
 
 
+def test_a_barrier_has_derivatives_where_some_of_its_values_are_constants():
+    def function(x):
+        one, *_ = materialize((x * 2, jnp.arange(3), jnp.cos(Y)))
+        return one * jnp.arange(3), x.sum()
+
+    found = jax.jit(jax.vmap(jax.linear_transpose(function, Y)))((X, jnp.ones(3)))[0]
+    same(found, 2 * X * jnp.arange(3) + 1)
+    same(jax.jacfwd(lambda x: function(x)[0])(Y), jnp.diag(2.0 * jnp.arange(3)))
+
+
 def test_what_is_the_same_each_time_is_made_where_it_is_read():
     def function(x):
         places = jnp.arange(3) * 2

@@ -59,8 +59,11 @@ def known_flags() -> dict[str, str]:
 
 
 def _version() -> str:
-    """jaxlib's, which need not be imported for it."""
-    return importlib.metadata.version("jaxlib")
+    """jaxlib's, which need not be imported for it; nothing where it was not installed as a package."""
+    try:
+        return importlib.metadata.version("jaxlib")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def _library() -> bytes:
