@@ -111,5 +111,6 @@ for name in ("quadruped", "humanoid"):
 """
 
 
+@pytest.mark.slow
 def test_rigid_contact_slides_and_stands_in_single_precision():
     single(RIGID)

@@ -170,6 +170,7 @@ def test_more_contacts_than_are_worked_on_at_a_time(method):
     assert_agrees(model, method, state, None)
 
 
+@pytest.mark.slow
 def test_contacts_that_adhere_pull_once_where_chunks_overlap():
     """A plate on 9 feet, of 10 slots: what the second chunk of 8 has seen before pulled again in derivatives."""
     feet = "".join(f'<geom size=".02" pos="{i / 10} {j / 10} -.05"/>' for i in range(3) for j in range(3))

@@ -318,6 +318,7 @@ def test_gradients_agree_with_central_differences(probe, name):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7 * np.abs(found).max())
 
 
+@pytest.mark.slow
 def test_forward_mode_agrees_with_reverse_mode(probe):
     model, scalar, gradient = probe
     rng = np.random.default_rng(1)
@@ -379,6 +380,7 @@ assert slope.dtype == jnp.float32 and np.isfinite(slope).all() and slope.any()
 """
 
 
+@pytest.mark.slow
 def test_single_precision():
     environment = {**os.environ, "JAX_ENABLE_X64": "0"}
     done = subprocess.run([sys.executable, "-c", SINGLE], env=environment, capture_output=True, text=True, timeout=300)

@@ -46,6 +46,7 @@ def test_laws_of_impulses_tell_means_over_the_step(model, law):
     np.testing.assert_allclose(read["held"], [0, 0, mass * (GRAVITY - mean * arm)], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_forces_of_rigid_laws_have_no_derivative_but_accelerations_do(model):
     state = uk.initial_state(model)
 

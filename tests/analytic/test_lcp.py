@@ -89,6 +89,7 @@ def arch(n: int, radius: float = 0.5, depth: float = 0.15) -> str:
     return "".join(out)
 
 
+@pytest.mark.slow
 def test_an_arch_of_wedges_stands():
     text = f"""<mujoco><option timestep="0.005"/><default><geom friction="0.9" density="2000"/></default>
     <worldbody>{arch(5)}</worldbody></mujoco>"""

@@ -202,6 +202,7 @@ HANGING = """<mujoco model="{name}"><option timestep="0.01"/><compiler angle="ra
 </body></body></body></worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 def test_bodies_and_joints_say_the_same():
     """State to bodies and back; Jacobians of both maps, at the step that led there (Dojo's test: 1e-8)."""
     model = chain()
@@ -236,6 +237,7 @@ def test_bodies_and_joints_say_the_same():
     assert int(uk.minimal_state(model, torn, near=state).status) == uk.Status.NOT_CONVERGED
 
 
+@pytest.mark.slow
 def test_bodies_that_meet_keep_their_momentum():
     """In free flight a ball with a handle hits a box off its centre, with friction."""
     model = uk.load("""<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody>

@@ -136,6 +136,7 @@ def test_room_for_few_contacts_finds_what_all_room_finds(monkeypatch):
         np.testing.assert_allclose(states.v, whole.v, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_system_of_all_unknowns_is_well_conditioned():
     """Dojo, Fig. 10: elimination puts γ²/κ beside masses, the system before that has neither γ/s nor its inverse."""
     model = uk.load(BOX.replace('type="box" size=".25 .2 .15"', 'size=".25"').replace('"0.1"', '"0.01"'))
@@ -192,6 +193,7 @@ def test_slopes_that_are_measured_are_those_of_what_is_left(law):
     assert left(jnp.int32(1))[0] > 1e-3
 
 
+@pytest.mark.slow
 def test_few_starts_give_up_early():
     model, ok = uk.load(BOX), int(uk.Status.OK)
     state = uk.initial_state(model, q=[0, 0, 0.16, 1, 0, 0, 0], v=[1, 0, -3, 3, 3, 3])

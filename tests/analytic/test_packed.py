@@ -43,6 +43,7 @@ def test_rows_that_count_are_all_there_is(counting):
     np.testing.assert_allclose(found, expected, atol=1e-12 * (1 + np.abs(expected).max()))
 
 
+@pytest.mark.slow
 def test_worlds_in_a_batch():
     scenes = [scene(counting) for counting in (5, 20)]
     layout = scenes[0][0].layout

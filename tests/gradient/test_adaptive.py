@@ -87,6 +87,7 @@ def test_activations_follow_their_closed_forms():
     np.testing.assert_allclose(states.act[:, 1], np.minimum(0.1 * t, 0.02), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_tighter_tolerance_is_nearer():
     """The end of a bounce converges with the tolerance, by steps that grow in number."""
     falling = dataclasses.replace(START, q=START.q.at[2].set(0.102))
@@ -142,6 +143,7 @@ def test_every_parameter_agrees_with_differences():
         np.testing.assert_array_equal(mine, plain)
 
 
+@pytest.mark.slow
 def test_backsolve_gives_the_same_gradient():
     """The continuous adjoint agrees with the derivative of the steps to the tolerance, for state and parameters."""
     model = uk.load("""<mujoco><option timestep=".002"/><worldbody><geom type="plane" size="1 1 1"/>

@@ -8,7 +8,6 @@ import pytest
 
 import ukemi as uk
 from tests.scenes import hulls
-from tests.scenes.slow import few
 
 # nearly level, so that a box's lower corners are the corners of the mesh's most level face
 SCENE = """<mujoco><option gravity="0 0 -9" timestep=".004" cone="elliptic"/>
@@ -41,7 +40,8 @@ def _linearized(law, model, state):
     return found.next.q, found.next.v, found.A, found.next.status
 
 
-@pytest.mark.parametrize("law", few(LAWS, "lcp"))
+@pytest.mark.slow
+@pytest.mark.parametrize("law", LAWS)
 def test_mesh_is_the_box(law):
     # above the floor for the rule that sees contacts from there, on it for the others
     height = 0.1 if law == "distance" else 0.081

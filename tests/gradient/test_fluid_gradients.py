@@ -40,6 +40,7 @@ def both(model, given):
     return jax.lax.map(one, given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", [WIND, ""], ids=["moving", "at rest"])
 def test_a_step_in_state_controls_and_what_describes_the_fluid(option):
     """At rest in a still fluid every drag has a kink of second order: its slope is zero, and not NaN."""

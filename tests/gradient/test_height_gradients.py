@@ -67,7 +67,8 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize("law", few(LAWS, "Soft"))
+@pytest.mark.slow
+@pytest.mark.parametrize("law", LAWS)
 def test_elevations_have_the_derivative_of_a_step(law):
     """A ball that touches hills: ∂v⁺ along elevations, forwards, backwards and by differences."""
     m, model = terrain.scene(("sphere",))

@@ -297,6 +297,7 @@ STRAIGHT = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" siz
 <body><joint axis="0 0 1"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".05" friction=".9"/></body></body></worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 def test_states_that_leave_velocities_open_are_counted_not_compared():
     """Two capsule ends at one point: what their normals share decides on the friction, and nothing decides on that."""
     model = uk.load(STRAIGHT)

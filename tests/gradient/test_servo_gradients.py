@@ -53,6 +53,7 @@ def test_a_step_in_state_and_controls(name):
     assert off.max() < 1e-6, np.sort(off)[-5:]
 
 
+@pytest.mark.slow
 def test_a_rollout_in_late_controls_and_their_delay():
     """What is told acts steps later, and a delay has a slope where one reads between steps."""
     m = mujoco.MjModel.from_xml_string(

@@ -10,7 +10,6 @@ import pytest
 import ukemi as uk
 from tests.scenes import tendons
 from tests.scenes.derivatives import linearized
-from tests.scenes.slow import few
 
 STATES = 50
 # law, whether what has no closed form is there, and the least share of states that differences tell of: hard rows jam
@@ -20,7 +19,8 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", few(CASES, "Soft"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_a_step_in_state_and_controls(name):
     law, limited, share = CASES[name]
     m = tendons.compiled("implicitfast", limited=limited)
@@ -96,6 +96,7 @@ TETHER = """<mujoco><worldbody><site name="w" pos="0 0 1"/><body><joint name="a"
 <actuator><motor joint="a"/></actuator></mujoco>"""
 
 
+@pytest.mark.slow
 def test_a_string_that_only_limits_beside_an_actuator_of_a_joint():
     """No force acts along it but that of its row, so that it has no part in the closed form."""
     model = uk.load(TETHER)

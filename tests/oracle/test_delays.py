@@ -31,6 +31,7 @@ def test_late_controls_act_as_in_mujoco(integrator):
     assert np.abs(d.qvel).max() > 0.1
 
 
+@pytest.mark.slow
 def test_what_is_given_now_acts_later_alone():
     """Under every law: a motor with a delay of two steps."""
     model = uk.load(

@@ -34,6 +34,7 @@ SCENE = """
 COARSE = dict(cone="pyramidal", integrator="Euler", condim=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cone, integrator, condim",
     [pytest.param("pyramidal", "Euler", 4, marks=pytest.mark.slow), ("elliptic", "implicitfast", 6)],
