@@ -5,7 +5,7 @@ computed in dozens of places, in the innermost loops. Its barriers are gone befo
 identity: what goes through one is written down first.
 """
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -70,7 +70,9 @@ def walled(program: Program) -> Program:
     if BARRIER not in operations(jaxpr):
         return program
     changed = jaxpr.replace(eqns=[_of_eqn(eqn) for eqn in jaxpr.eqns])
-    return changed if jaxpr is program else ClosedJaxpr(changed, program.consts)
+    if isinstance(program, ClosedJaxpr) and jaxpr is not program:
+        changed = ClosedJaxpr(changed, program.consts)
+    return cast(Program, changed)
 
 
 def _of_eqn(eqn):
