@@ -32,8 +32,7 @@ def functions(model: uk.Model, method) -> dict[str, Callable]:
     """What is timed, of one world: a start (q, v) and controls (T, nu)."""
 
     def at(start):
-        base = uk.initial_state(model)
-        return uk.State(*start, base.act, base.time, base.status, base.cache)
+        return uk.initial_state(model, q=start[0], v=start[1])
 
     def rollout(start, ctrls):
         out = uk.rollout(model, at(start), ctrls, method)

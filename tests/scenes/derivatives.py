@@ -61,9 +61,9 @@ def _jacobians(model: uk.Model, at: uk.State, ctrl, h, method: uk.Soft):
 
     # the step is compiled once for all differences, and once more for both modes
     points = jnp.concatenate([zero[None], *(k * h * every for k in (1, -1, 2, -2))])
-    states = jax.lax.map(lambda x: (lambda s: (s.q, s.v))(after(x)), points)
-    base = states[0][0]
-    along = jax.vmap(lambda q, v: jnp.concatenate([difference(model.tree, q, base), v]))(*states)
+    states = jax.lax.map(after, points)
+    base = states.q[0]
+    along = jax.vmap(lambda state: outcome(model, state, base))(states)
     ahead, behind, far_ahead, far_behind = along[1:].reshape(4, *every.shape)
     expected = (8 * (ahead - behind) - (far_ahead - far_behind)) / (12 * h)
     push = jax.linearize(lambda x: outcome(model, after(x), base), zero)[1]

@@ -12,15 +12,26 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax, typeof
+from jax import Array, typeof
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from ukemi.errors import GradientError
 from ukemi.implicit.rule import apart, recomputing
+from ukemi.xla.batches import in_turn, leading, of_worlds, together
 from ukemi.xla.packing import Packing
-from ukemi.xla.programs import depending, holding, is_smooth, of_some, operations, replaced, trace, without_tracers
+from ukemi.xla.programs import (
+    depending,
+    holding,
+    is_smooth,
+    of_some,
+    operations,
+    replaced,
+    trace,
+    with_outputs,
+    without_tracers,
+)
 from ukemi.xla.stages import compact
 
 REFUSED = (
@@ -55,15 +66,11 @@ def _bind(args, closed: ClosedJaxpr, size: int | None = None, mapped=None, linea
 
 
 def _results(*args, closed: ClosedJaxpr, size, mapped, linear):
-    return [x if size is None else x.update(shape=(size, *x.shape)) for x in closed.out_avals]
+    return of_worlds(closed.out_avals, size)
 
 
 def _together(*args, closed: ClosedJaxpr, size, mapped, linear) -> list[Array]:
-    """All worlds in lockstep."""
-    if size is None:
-        return jaxpr_as_fun(closed)(*args)
-    axes = [0 if m else None for m in mapped]
-    return jax.vmap(jaxpr_as_fun(closed), axes, axis_size=size)(*args)
+    return together(jaxpr_as_fun(closed), args, size, mapped)
 
 
 def _in_turn(*args, closed: ClosedJaxpr, size, mapped, linear) -> list[Array]:
@@ -73,17 +80,11 @@ def _in_turn(*args, closed: ClosedJaxpr, size, mapped, linear) -> list[Array]:
     evaluate = jaxpr_as_fun(closed)
     if linear:
         evaluate, args = compact(evaluate), apart(args)
-    if size is None:
-        return evaluate(*args)
-    places = [k for k, m in enumerate(mapped) if m]
-    world = of_some(evaluate, args, places)
-    return lax.scan(lambda _, own: (None, world(*own)), None, [args[k] for k in places], length=size)[1]
+    return in_turn(evaluate, args, size, mapped)
 
 
 def _batch(args, axes, *, closed: ClosedJaxpr, size, mapped, linear):
-    args = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(args, axes, strict=True)]
-    batched = [axis is not None for axis in axes]
-    length = next(x.shape[0] for x, own in zip(args, batched, strict=True) if own)
+    args, batched, length = leading(args, axes)
     if size is not None and any(mapped[: len(args) - linear]):  # worlds of worlds are one batch
         either = [m or own for m, own in zip(mapped, batched, strict=True)]
         for k, x in enumerate(args):
@@ -176,12 +177,10 @@ def _linearized(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
     kept = [v for v in dict.fromkeys(needed) if v not in place or place[v] in live]
     given = [v for v in dict.fromkeys(needed) if v not in kept]
     packing = Packing([v.aval for v in kept])
-    names = known.jaxpr.debug_info.with_unknown_names()
-    forward = known.jaxpr.replace(outvars=[*out, *kept], debug_info=names)
-    forward, _ = dce_jaxpr(forward, [True] * len(forward.outvars), instantiate=True)
+    forward = with_outputs(known, [*out, *kept])
 
     def packed(*args):
-        found = jaxpr_as_fun(ClosedJaxpr(forward, known.consts))(*args)
+        found = jaxpr_as_fun(forward)(*args)
         return [*found[:count], *compact(packing.pack)(found[count:])]
 
     def unpacked(*args):

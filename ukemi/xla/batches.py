@@ -35,15 +35,51 @@ def one_by_one(function: Callable, in_lockstep: Callable | None = None) -> Calla
 
         closed, captured = without_tracers(jax.make_jaxpr(leaves)(*flat))
         count = trees[-1].num_leaves
-        both = [with_outputs(closed, slice(start, start + count)) for start in range(0, len(closed.out_avals), count)]
-        out = _bind([*captured, *map(jnp.asarray, flat)], both[0], both[-1])
+        one = with_outputs(closed, closed.jaxpr.outvars[:count])
+        many = with_outputs(closed, closed.jaxpr.outvars[count:]) if other else one
+        out = _bind([*captured, *map(jnp.asarray, flat)], one, many)
         return jax.tree.unflatten(trees[-1], out)
 
     return call
 
 
-# closed: the function of one world; lockstep: the one to use for many at once; size: how many worlds, or None for one
-# alone; mapped: which arguments lead with the worlds (all results do, if there is a size).
+# ---- worlds along the first axis -------------------------------------------------------------------------------------
+#
+# size: how many worlds, or None for one alone; mapped: which arguments lead with them (all results do, if there is a
+# size).
+
+
+def together(function: Callable, args, size: int | None, mapped) -> list[Array]:
+    """`function` of one world, of all in lockstep."""
+    if size is None:
+        return function(*args)
+    return jax.vmap(function, [0 if m else None for m in mapped], axis_size=size)(*args)
+
+
+def in_turn(function: Callable, args, size: int | None, mapped) -> list[Array]:
+    """The same, world after world."""
+    if size is None:
+        return function(*args)
+    places = [k for k, m in enumerate(mapped) if m]
+    world = of_some(function, args, places)
+    return lax.map(lambda own: world(*own), [args[k] for k in places])
+
+
+def of_worlds(avals, size: int | None) -> list:
+    """Types of results."""
+    return [x if size is None else x.update(shape=(size, *x.shape)) for x in avals]
+
+
+def leading(args, axes) -> tuple[list, list[bool], int]:
+    """Arguments of a batch with its axis first, which ones have it, and its length."""
+    args = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(args, axes, strict=True)]
+    batched = [axis is not None for axis in axes]
+    return args, batched, next(x.shape[0] for x, own in zip(args, batched, strict=True) if own)
+
+
+# ---- the operation ---------------------------------------------------------------------------------------------------
+#
+# closed: the function of one world; lockstep: the one to use for many at once; size, mapped: as above.
 
 _each_p = holding("ukemi_each")
 
@@ -54,31 +90,23 @@ def _bind(args, closed: ClosedJaxpr, lockstep: ClosedJaxpr, size: int | None = N
 
 
 def _results(*args, closed: ClosedJaxpr, lockstep, size, mapped):
-    return [x if size is None else x.update(shape=(size, *x.shape)) for x in closed.out_avals]
+    return of_worlds(closed.out_avals, size)
 
 
 def _together(*args, closed: ClosedJaxpr, lockstep: ClosedJaxpr, size, mapped) -> list[Array]:
-    if size is None:
-        return jaxpr_as_fun(closed)(*args)
-    return jax.vmap(jaxpr_as_fun(lockstep), [0 if m else None for m in mapped], axis_size=size)(*args)
+    return together(jaxpr_as_fun(closed if size is None else lockstep), args, size, mapped)
 
 
 def _in_turn(*args, closed: ClosedJaxpr, lockstep, size, mapped) -> list[Array]:
-    if size is None:
-        return jaxpr_as_fun(closed)(*args)
-    places = [k for k, m in enumerate(mapped) if m]
-    world = of_some(jaxpr_as_fun(closed), args, places)
-    return lax.map(lambda own: world(*own), [args[k] for k in places])
+    return in_turn(jaxpr_as_fun(closed), args, size, mapped)
 
 
 def _batch(args, axes, *, closed: ClosedJaxpr, lockstep: ClosedJaxpr, size, mapped):
-    args = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(args, axes, strict=True)]
-    batched = [axis is not None for axis in axes]
+    args, batched, length = leading(args, axes)
     if size is not None:  # worlds of worlds
         rest = {"closed": closed, "lockstep": lockstep, "size": size, "mapped": mapped}
         own = [x[0] if b else x for x, b in zip(args, batched, strict=True)]
         closed, lockstep = (jax.make_jaxpr(partial(way, **rest))(*own) for way in (_each_p.bind, _together))
-    length = next(len(x) for x, own in zip(args, batched, strict=True) if own)
     out = _bind(args, closed, lockstep, length, batched)
     varying = [v for v, own in zip(closed.jaxpr.invars, batched, strict=True) if own]
     differ = depending(closed.jaxpr, varying, lambda aval: True)  # values do not where derivatives come in batches

@@ -1,7 +1,6 @@
 """XLA flags that Ukemi needs on CPU, set before the backend starts."""
 
 import functools
-import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -59,19 +58,25 @@ def known_flags() -> dict[str, str]:
 
 
 def _version() -> str:
-    """jaxlib's, which need not be imported for it; nothing where it was not installed as a package."""
-    try:
-        return importlib.metadata.version("jaxlib")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    """jaxlib's, as its own file has it: to import `importlib.metadata` would take longer than all else here."""
+    spec = importlib.util.spec_from_file_location("version", _jaxlib() / "version.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.__version__
 
 
 def _library() -> bytes:
     """What XLA is in, or nothing where it is not found."""
-    spec = importlib.util.find_spec("jaxlib")
-    folder = Path(spec.origin).parent if spec and spec.origin else Path()
-    found = sorted(folder.glob("*jax_common*"), key=lambda path: path.stat().st_size)
+    found = sorted(_jaxlib().glob("*jax_common*"), key=lambda path: path.stat().st_size)
     return found[-1].read_bytes() if found else b""
+
+
+def _jaxlib() -> Path:
+    """Its folder; it need not be imported."""
+    spec = importlib.util.find_spec("jaxlib")
+    assert spec and spec.origin
+    return Path(spec.origin).parent
 
 
 def _backend_is_up() -> bool:

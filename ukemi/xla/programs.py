@@ -50,8 +50,7 @@ def _traced(function: Callable, tree, flat: list) -> tuple[ClosedJaxpr, Any]:
         return function(*jax.tree.unflatten(tree, flat))
 
     closed, shape = jax.make_jaxpr(of_leaves, return_shape=True)(*flat)
-    needed, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), instantiate=True)
-    return ClosedJaxpr(needed, closed.consts), jax.tree.structure(shape)
+    return with_outputs(closed, closed.jaxpr.outvars), jax.tree.structure(shape)
 
 
 def without_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list]:
@@ -65,11 +64,10 @@ def without_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list]:
     return ClosedJaxpr(jaxpr, [c for _, c in own]), [c for _, c in given]
 
 
-def with_outputs(closed: ClosedJaxpr, some: slice) -> ClosedJaxpr:
-    """A program for some of its results, of the same arguments."""
-    names = closed.jaxpr.debug_info.with_unknown_names()
-    jaxpr = closed.jaxpr.replace(outvars=closed.jaxpr.outvars[some], debug_info=names)
-    needed, _ = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
+def with_outputs(closed: ClosedJaxpr, outvars: list) -> ClosedJaxpr:
+    """A program of the same arguments that makes these variables of it, and nothing that they don't need."""
+    jaxpr = closed.jaxpr.replace(outvars=outvars, debug_info=closed.jaxpr.debug_info.with_unknown_names())
+    needed, _ = dce_jaxpr(jaxpr, [True] * len(outvars), instantiate=True)
     return ClosedJaxpr(needed, closed.consts)
 
 
