@@ -105,6 +105,11 @@ def dense(p: Boxed) -> Boxed:
     return p._replace(A=matrix(p))
 
 
+def regularised(p: Boxed) -> Boxed:
+    """The problem of A + δ I, whose sides are unique."""
+    return p._replace(A=matrix(p) + Constants.of(p.b.dtype).delta * np.eye(len(p.b), dtype=p.b.dtype))
+
+
 class Constants(NamedTuple):
     """Numbers that depend on the precision."""
 

@@ -1,9 +1,9 @@
-"""Dantzig's pivoting for boxed problems with friction (Nimble, appendix A; Jade, IV-C), and what follows its failure.
+"""Dantzig's pivoting for boxed problems with friction (Nimble, appendix A; Jade, IV-C).
 
 Rows join one by one: the force of a violated row is driven until its velocity vanishes or its bound is met, while the
-rows that joined before keep their conditions by changing sides where they must. Two corrections of Jade's: the bound
-of a friction moves with the force of its normal during a step; and where pivoting fails, the sides are searched. As
-bounds move, the path on which joined rows keep their conditions may fold: it is then followed back, as Lemke's are.
+rows that joined before keep their conditions by changing sides where they must. Of Jade's corrections the bound of a
+friction moves with the force of its normal during a step. As bounds move, the path on which joined rows keep their
+conditions may fold: it is then followed back, as Lemke's are.
 """
 
 from typing import NamedTuple
@@ -13,26 +13,21 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jax import Array, lax
 
-from ukemi.laws.rigid.attempt import Attempt, attempt, unsolved
 from ukemi.laws.rigid.boxes import (
     CLAMPED,
     HIGH,
     LOW,
     Boxed,
-    Constants,
     Roles,
     box,
-    matrix,
     noise,
+    regularised,
     residual,
-    right_side,
     sorted_out,
     system,
 )
 
 FREE = 1e30  # a step that nothing stops
-SEARCHED = 5  # rows whose sides the search varies
-ROUNDS = 8  # of an attempt
 
 
 class Pivots(NamedTuple):
@@ -53,7 +48,7 @@ class Pivots(NamedTuple):
 def dantzig(p: Boxed, own: Roles, needed: Array) -> tuple[Array, Array]:
     """Sides (n,) found by pivoting, and the number of pivots; does nothing unless `needed`."""
     slack, n = noise(p, own), len(p.b)
-    bound, regular = 20 + 2 * p.on.sum(), _regular(p)  # what takes more goes round in circles
+    bound, regular = 20 + 2 * p.on.sum(), regularised(p)  # what takes more goes round in circles
 
     def go_on(at: Pivots) -> Array:
         return needed & ~at.done & ~at.stuck & (at.count < bound)
@@ -74,11 +69,6 @@ def dantzig(p: Boxed, own: Roles, needed: Array) -> tuple[Array, Array]:
     # rows that never had to be driven have no force; which side they are on is for their velocity to say
     rest = sorted_out(regular, own, jnp.zeros_like(at.side), at.f, 0.0, slack)
     return jnp.where(at.joined, at.side, rest), at.count
-
-
-def _regular(p: Boxed) -> Boxed:
-    """The problem of A + δ I, whose sides are unique."""
-    return p._replace(A=matrix(p) + Constants.of(p.b.dtype).delta * np.eye(len(p.b), dtype=p.b.dtype))
 
 
 def _pivot(p: Boxed, own: Roles, slack: Array, at: Pivots) -> Pivots:
@@ -152,53 +142,3 @@ def _ratio_test(p: Boxed, own: Roles, at: Pivots, driven: Array, w: Array, df: A
     best, n = jnp.argmin(steps), len(at.f)
     side = jnp.array([CLAMPED, HIGH, LOW], jnp.int8)[best // n]
     return steps[best], best % n, side
-
-
-def search(p: Boxed, own: Roles, side: Array, needed: Array) -> Attempt:
-    """Attempts from all sides of the most violated rows, those given first, until one is a solution.
-
-    Where all fail, what a projected Gauss–Seidel iteration ends with.
-    """
-    regular = _regular(p)
-    f = jnp.linalg.solve(system(regular, own, side, 0.0), right_side(p, own, side))
-    doubt = jnp.where(p.on & ~own.hold, jnp.abs(residual(regular, own, f)), -1.0)
-    rows = lax.top_k(doubt, min(SEARCHED, len(side)))[1]
-    digits = 3 ** np.arange(len(rows))
-
-    def candidate(k):
-        return side.at[rows].set(((side[rows] + 1 + k // digits) % 3 - 1).astype(side.dtype))
-
-    def go_on(carry):
-        k, found = carry
-        return needed & ~found.solved & (k < 3 ** len(rows))
-
-    def again(carry):
-        k, found = carry
-        new = attempt(p, own, candidate(k), ROUNDS)
-        return k + 1, new._replace(rounds=found.rounds + new.rounds)
-
-    _, found = lax.while_loop(go_on, again, (jnp.zeros((), jnp.int32), unsolved(p, side)))
-    last = _gauss_seidel(regular, own, needed & ~found.solved)
-    return found._replace(side=jnp.where(found.solved, found.side, last))
-
-
-def _gauss_seidel(p: Boxed, own: Roles, needed: Array, sweeps: int = 200) -> Array:
-    """Sides that projected Gauss–Seidel ends with."""
-    n, A = len(p.b), matrix(p)
-
-    def relax(k, f):
-        w = A[k] @ f + p.b[k]
-        bound = p.fixed[k] + p.mu[k] * jnp.maximum(f[jnp.asarray(own.owner)[k]], 0.0)
-        new = f[k] - w / jnp.where(p.on[k], A[k, k], 1.0)
-        boxed = jnp.where(jnp.asarray(own.push)[k], jnp.maximum(new, 0.0), jnp.clip(new, -bound, bound))
-        return f.at[k].set(jnp.where(p.on[k], jnp.where(jnp.asarray(own.hold)[k], new, boxed), 0.0))
-
-    def sweep(carry):
-        k, f = carry
-        return k + 1, lax.fori_loop(0, n, relax, f)
-
-    f = lax.while_loop(lambda c: needed & (c[0] < sweeps), sweep, (0, jnp.zeros_like(p.b)))[1]
-    w = p.A @ f + p.b
-    low, high = box(p, own, f)
-    free = jnp.where(f - w < low, LOW, jnp.where(~own.push & (f - w > high), HIGH, CLAMPED))
-    return free.astype(jnp.int8)

@@ -1,36 +1,75 @@
 """The impulses of rigid contact: last step's sides first, then pivoting, then the central path, then search."""
 
-import jax
+from functools import partial
+
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
-from ukemi.laws.rigid.attempt import Attempt, attempt
-from ukemi.laws.rigid.boxes import Boxed, Roles, dense
-from ukemi.laws.rigid.dantzig import dantzig, search
+from ukemi.laws.rigid.attempt import Attempt, attempt, unsolved
+from ukemi.laws.rigid.boxes import CLAMPED, LOW, Boxed, Roles, noise, sorted_out
+from ukemi.laws.rigid.dantzig import dantzig
 from ukemi.laws.rigid.interior import sides_from_inside
+from ukemi.laws.rigid.last_resorts import gauss_seidel, variant, variants
+from ukemi.laws.rigid.live_rows import for_pivoting, live_rows, on_rows
 
 ROUNDS = 6  # linear systems that a guess may take to come right; pivoting takes as many for a few rows
+SEARCH = 3  # the stage after the guess, pivoting and the central path
 
 
 def solve(p: Boxed, own: Roles, guess: Array) -> Attempt:
     """Sides and impulses of a boxed problem, from guessed sides (n,)."""
     first = attempt(p, own, guess, ROUNDS, compact=True)
 
-    def harder(first: Attempt) -> Attempt:
-        whole, ways = dense(p), (dantzig, sides_from_inside)
+    return lax.cond(first.solved, lambda first: first, partial(_by_contacts, p, own, guess), first)
 
-        def from_sides(carry):
-            stage, found = carry
-            side, systems = lax.switch(stage, [lambda way=way: way(whole, own, ~found.solved) for way in ways])
-            new = attempt(whole, own, side, ROUNDS)
-            return stage + 1, new._replace(rounds=found.rounds + systems + new.rounds)
 
-        def go_on(carry):
-            return ~carry[1].solved & (carry[0] < len(ways))
+def _by_contacts(p: Boxed, own: Roles, guess: Array, first: Attempt) -> Attempt:
+    """The same where a guess does not come right: of rows that are guessed to bear, and then of those, too, that are
+    violated by what these lead to, until there are none. Many contacts are near, few bear, and a fold of the many is
+    long to follow.
+    """
+    slack = noise(p, own)
 
-        found = lax.while_loop(go_on, from_sides, (jnp.zeros((), jnp.int32), first))[1]
-        last = search(whole, own, found.side, ~found.solved)
-        last = last._replace(rounds=found.rounds + last.rounds)
-        return jax.tree.map(lambda x, y: jnp.where(found.solved, x, y), found, last)
+    def go_on(carry):
+        return carry[0]
 
-    return lax.cond(first.solved, lambda first: first, harder, first)
+    def again(carry):
+        _, more, among, found = carry
+        among, side = among | more, jnp.where(more, guess, found.side)
+        new = on_rows(_harder, among, p._replace(on=among), own, side, sizes=for_pivoting)
+        apart = jnp.where(own.push, LOW, CLAMPED).astype(jnp.int8)
+        rest = sorted_out(p, own, apart, new.f, 0.0, slack)
+        more = p.on & ~among & (rest != apart)[own.owner]
+        new = new._replace(side=jnp.where(among, new.side, rest), rounds=found.rounds + new.rounds)
+        return more.any(), more, among, new
+
+    start = jnp.ones((), bool), live_rows(p, own, guess), jnp.zeros_like(p.on), first
+    return lax.while_loop(go_on, again, start)[-1]
+
+
+def _harder(p: Boxed, own: Roles, guess: Array) -> Attempt:
+    """The guess once more, then pivoting, then the central path, then search."""
+
+    def candidate(stage: Array, base: Array, needed: Array):
+        ways = (
+            lambda: (guess, np.int32(0)),
+            lambda: dantzig(p, own, needed),
+            lambda: sides_from_inside(p, own, needed),
+            lambda: (variant(p, own, base, stage - SEARCH), np.int32(1)),
+        )
+        return lax.switch(jnp.minimum(stage, SEARCH), ways)
+
+    def go_on(carry):
+        stage, _, found = carry
+        return ~found.solved & (stage < SEARCH + variants(len(guess)))
+
+    def again(carry):
+        stage, base, found = carry
+        side, systems = candidate(stage, base, ~found.solved)
+        new = attempt(p, own, side, ROUNDS)
+        new = new._replace(rounds=found.rounds + systems + new.rounds)
+        return stage + 1, jnp.where(stage < SEARCH, new.side, base), new
+
+    found = lax.while_loop(go_on, again, (jnp.zeros((), jnp.int32), guess, unsolved(p, guess)))[-1]
+    return found._replace(side=jnp.where(found.solved, found.side, gauss_seidel(p, own, ~found.solved)))
