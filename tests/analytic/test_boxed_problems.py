@@ -129,6 +129,38 @@ def test_many_contacts_on_few_degrees_of_freedom_are_solved():
     assert solved.mean() > 0.99 and systems.mean() < 40
 
 
+def test_of_many_contacts_those_that_bear_are_found():
+    """Whatever was guessed: a hundred are near, and few bear."""
+    slots, nv, rng = 110, 24, np.random.default_rng(0)
+    kinds = RowKinds(0, 2, 0, slots, 3, "pyramidal", False, ())
+    own, n = boxes.roles(kinds), kinds.total
+    fixed = np.where(np.arange(n) < kinds.scalar, 0.5, 0.0)
+
+    @jax.jit
+    def one(J, b, mu, on, guess):
+        p = boxes.boxed(boxes.Product(J, J.T), b, fixed, mu, on, own)
+        found = rigid.solve(p, own, guess)
+        f = found.f * p.scale
+        return found.solved, found.rounds, f, J @ (J.T @ f) + b, live_rows(p, own, found.side).sum()
+
+    bearing = []
+    for k in range(24):
+        J = rng.normal(size=(n, nv))
+        on = rng.random(slots) < 0.9
+        on = np.concatenate([np.ones(2, bool), np.repeat(on, 3)])
+        gaps = np.where(own.push, rng.uniform(0, (40.0, 8.0, 3.0)[k % 3], n), 0.0)
+        mu = np.where(own.push | (np.arange(n) < kinds.scalar), 0.0, 0.6)
+        b = np.where(on, J @ rng.normal(size=nv) + gaps, 0.0)
+        right = np.where(own.push & (b >= 0), boxes.LOW, boxes.CLAMPED)
+        guess = np.where(own.push, (boxes.LOW, boxes.CLAMPED)[k // 3 % 2], 0) if k < 12 else right
+        solved, systems, f, w, live = one(J * on[:, None], b, mu, on, guess.astype(np.int8))
+        wrong = jnp.where(on, complementarity((own.push, own.hold, own.owner), f, w, fixed, mu), jnp.abs(f))
+        assert solved and wrong.max() < EXACT, (k, int(systems), float(wrong.max()))
+        bearing.append(int(live))
+    print(f"rows that bear: {min(bearing)} to {max(bearing)} of {n}")
+    assert min(bearing) < 20
+
+
 def test_enumeration_finds_solutions_too(problems):
     """Whoever says that there is none must be able to find one."""
     few = [k for k in range(COUNT) if problems.on[k].sum() <= 6][:300]
