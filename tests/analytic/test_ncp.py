@@ -8,6 +8,7 @@ import pytest
 
 import ukemi as uk
 from tests.scenes.cones import EVERY_ROW, settled
+from tests.scenes.slow import few
 
 BOX = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" size="5 5 1" friction="{0}"/>
 <body pos="0 0 .25"><freejoint/><geom type="box" size=".25 .25 .25" mass="1" friction="{0}"/></body>
@@ -136,3 +137,17 @@ def test_worlds_in_a_batch_are_as_one_by_one():
 def test_wrong_arguments_are_refused_by_name(wrong, words):
     with pytest.raises(uk.InputError, match=words):
         uk.NCP(**wrong)
+
+
+@pytest.mark.parametrize("law", few([uk.NCP(), uk.Maximal()], uk.NCP()), ids=["NCP", "Maximal"])
+def test_what_turns_about_its_centre_of_mass_stops_at_the_floor(law):
+    """MuJoCo gives it no inverse weight, by which gaps and starts are scaled; beside it, what cannot move at all."""
+    model = uk.load("""<mujoco><option timestep="0.005"/><worldbody><geom type="plane" size="5 5 .1"/>
+    <body pos="0 0 .3"><joint axis="0 1 0"/><geom type="capsule" size=".05 .3" euler="0 60 0" friction="0.3"/></body>
+    <body pos="2 0 .3"><joint axis="0 0 1"/><geom type="cylinder" size=".1 .2"/></body></worldbody></mujoco>""")
+    assert not np.asarray(model.bodies.invweight)[:, 0].any()
+    states = roll(model, uk.initial_state(model, v=[-3, 1]), NONE[:60], law)
+    assert int(states.status[-1]) == 0
+    low = np.arcsin(0.25 / 0.3) - np.pi / 6  # until the capsule's end is down
+    np.testing.assert_allclose(states.q[-1], [-low, 0.3], atol=1e-4)
+    np.testing.assert_allclose(states.v[-1], [0, 1], atol=1e-2)

@@ -57,19 +57,19 @@ def rows_at(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Rows:
     pushes = [block for block in blocks if block.side is Side.PUSH]
     holds = [block for block in blocks if block.side is Side.HOLD]
     held = [block.residual for block in holds]
-    light = [jnp.where(block.weight > 0, block.weight, 1.0) for block in holds]
-    phi, weight = [block.residual - block.margin for block in pushes], [block.weight for block in pushes]
+    light = [_as_light(block.weight) for block in holds]
+    phi, weight = [block.residual - block.margin for block in pushes], [_as_light(block.weight) for block in pushes]
     other = two_sided(frame.model)
     if len(other):
         ends, limits = frame.model.joints.range[frame.model.joints.layout.limit_rows[other, 0]], pushes[0]
         phi.append(ends[:, 1] - ends[:, 0] - limits.residual[other] - limits.margin[other])
-        weight.append(limits.weight[other])
+        weight.append(_as_light(limits.weight[other]))
     mu, bounce = [jnp.ones((own.dry, 2), frame.v.dtype)], [jnp.zeros(own.limits, frame.v.dtype)]
     if kinds.contacts:
         prm = contact_parameters(frame.model, frame.contacts.pair)
         # slots without a contact have a distance that is not one
         phi.append(jnp.where(frame.contacts.active, frame.contacts.distance - prm.margin, 1.0))
-        weight.append(prm.weight)
+        weight.append(_as_light(prm.weight))
         bounce.append(prm.restitution)
         present = np.arange(kinds.dim) < frame.model.pairs.layout.condim[:, None]
         friction = jnp.pad(prm.friction[:, : kinds.dim - 1], ((0, 0), (1, 0)))
@@ -77,6 +77,11 @@ def rows_at(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Rows:
         mu.append(of_cones(own, jnp.concatenate([jnp.zeros(kinds.scalar, friction.dtype), friction]))[own.dry :])
     parts = ([empty, *phi], mu, [empty, *weight], [empty, *held], [empty, *light], bounce)
     return Rows(*(jnp.concatenate(part) for part in parts))
+
+
+def _as_light(weight: Array) -> Array:
+    """Inverse weights; MuJoCo's of a body that turns about its centre of mass is none, and then one of 1 kg."""
+    return jnp.where(weight > 0, weight, 1.0)
 
 
 def start_of(here: Here, kinds: RowKinds, duration: Array) -> Start:
