@@ -28,7 +28,8 @@ def _case(family: str, name: str) -> Callable[[], mujoco.MjModel]:
         if family == "gymnasium":
             m = robots.gymnasium_model(name)
             if name == "point":  # touches the floor at distance 0, where rounding decides whether it does
-                m.geom_pos[m.geom("floor").id, 2] += 0.001
+                floor = m.geom("floor").id
+                m.geom_pos[floor, 2], m.geom_sameframe[floor] = 0.001, 0
             return m
         if family == "dm_control":
             return robots.dm_control_model(name)
