@@ -1,13 +1,12 @@
-"""Every robot at hand under every contact law: what its law says of random motion, how fast, after how long a first call.
+"""Every robot at hand under every contact law: what its law says of random motion, and how fast.
 
     python bench/survey.py [WORD...] [--laws LAW,LAW] [--steps N] [--limit SECONDS]
 
-Goes over the robots of the shared folder, gymnasium and dm_control (`bench/elements.py` with the first named), each on a
-floor and lifted off it, from its keyframe where it has one, with controls drawn from their range and held for ten
-steps. Each law of each robot runs in a process of its own, which ends at the limit. A line holds the first call [s],
-the time per step [ms], how many steps of how many are flagged by which bit and the first of them, the fastest
-coordinate [m/s, rad/s], the deepest contact that MuJoCo finds along the way [mm], and `SILENT` where a number is not
-finite without a flag.
+Goes over the robots of the shared folder, gymnasium and dm_control, each on a floor and lifted off it, from its
+keyframe where it has one, with controls drawn from their range and held for ten steps; MuJoCo goes beside them. Each
+law of each robot runs in a process of its own, which ends at the limit. A line holds the first call [s], the time per
+step [ms], the fastest coordinate [m/s, rad/s], the deepest contact that MuJoCo finds along the way [mm], how many steps
+are flagged by which bit and the first of them, and `SILENT` where a number is not finite without a flag.
 """
 
 import argparse
