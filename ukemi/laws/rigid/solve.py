@@ -20,7 +20,6 @@ SEARCH = 3  # the stage after the guess, pivoting and the central path
 def solve(p: Boxed, own: Roles, guess: Array) -> Attempt:
     """Sides and impulses of a boxed problem, from guessed sides (n,)."""
     first = attempt(p, own, guess, ROUNDS, compact=True)
-
     return lax.cond(first.solved, lambda first: first, partial(_by_contacts, p, own, guess), first)
 
 
@@ -36,7 +35,7 @@ def _by_contacts(p: Boxed, own: Roles, guess: Array, first: Attempt) -> Attempt:
 
     def again(carry):
         _, more, among, found = carry
-        among, side = among | more, jnp.where(more, guess, found.side)
+        among, side = among | more, jnp.where(more & own.push, CLAMPED, found.side).astype(jnp.int8)
         new = on_rows(_harder, among, p._replace(on=among), own, side, sizes=for_pivoting)
         apart = jnp.where(own.push, LOW, CLAMPED).astype(jnp.int8)
         rest = sorted_out(p, own, apart, new.f, 0.0, slack)
@@ -44,7 +43,7 @@ def _by_contacts(p: Boxed, own: Roles, guess: Array, first: Attempt) -> Attempt:
         new = new._replace(side=jnp.where(among, new.side, rest), rounds=found.rounds + new.rounds)
         return more.any(), more, among, new
 
-    start = jnp.ones((), bool), live_rows(p, own, guess), jnp.zeros_like(p.on), first
+    start = jnp.ones((), bool), live_rows(p, own, guess), jnp.zeros_like(p.on), first._replace(side=guess)
     return lax.while_loop(go_on, again, start)[-1]
 
 
