@@ -144,15 +144,15 @@ def test_of_many_contacts_those_that_bear_are_found():
         return found.solved, found.rounds, f, J @ (J.T @ f) + b, live_rows(p, own, found.side).sum()
 
     bearing = []
-    for k in range(24):
+    for k in range(9):
         J = rng.normal(size=(n, nv))
         on = rng.random(slots) < 0.9
         on = np.concatenate([np.ones(2, bool), np.repeat(on, 3)])
         gaps = np.where(own.push, rng.uniform(0, (40.0, 8.0, 3.0)[k % 3], n), 0.0)
         mu = np.where(own.push | (np.arange(n) < kinds.scalar), 0.0, 0.6)
         b = np.where(on, J @ rng.normal(size=nv) + gaps, 0.0)
-        right = np.where(own.push & (b >= 0), boxes.LOW, boxes.CLAMPED)
-        guess = np.where(own.push, (boxes.LOW, boxes.CLAMPED)[k // 3 % 2], 0) if k < 12 else right
+        guess = np.where(own.push & ((b >= 0) | (k // 3 == 1)), boxes.LOW, boxes.CLAMPED)
+        guess = np.zeros(n) if k == 0 else guess
         solved, systems, f, w, live = one(J * on[:, None], b, mu, on, guess.astype(np.int8))
         wrong = jnp.where(on, complementarity((own.push, own.hold, own.owner), f, w, fixed, mu), jnp.abs(f))
         assert solved and wrong.max() < EXACT, (k, int(systems), float(wrong.max()))
