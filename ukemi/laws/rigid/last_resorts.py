@@ -11,6 +11,7 @@ from ukemi.laws.rigid.boxes import (
     Boxed,
     Roles,
     box,
+    matrix,
     regularised,
     residual,
     right_side,
@@ -38,7 +39,7 @@ def variant(p: Boxed, own: Roles, side: Array, k: Array) -> Array:
 def gauss_seidel(p: Boxed, own: Roles, needed: Array, sweeps: int = 200) -> Array:
     """Sides (n,) that projected Gauss–Seidel ends with, on the problem of A + δ I."""
     p = regularised(p)
-    n, A = len(p.b), p.A
+    n, A = len(p.b), matrix(p)
 
     def relax(k, f):
         w = A[k] @ f + p.b[k]

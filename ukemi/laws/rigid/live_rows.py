@@ -61,6 +61,6 @@ def _of_size(function, size: int):
     return run
 
 
-def _spread(live: Array, out, place=slice(None)):
+def _spread(live: Array, out, place: Array | slice = slice(None)):
     """What a function of rows returned, with rows from their places, or zero where they are not live."""
     return jax.tree.map(lambda x: rows_where(live, x[place]) if x.ndim else x, out)
