@@ -12,33 +12,40 @@ are flagged by which bit and the first of them, and `SILENT` where a number is n
 import argparse
 import collections
 import dataclasses
+import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import jax
 import mujoco
 import numpy as np
 
 import ukemi as uk
-from bench import elements
-from tests.scenes.robots import SHARED
+from bench import elements, robots
+from tests.scenes.robots import SHARED, with_floor
 
 HOLD = 10  # steps that a control is held
 LAWS = "MuJoCo,Soft,LCP,NCP,Maximal,Impact,Adaptive"
 
 
-def files() -> dict:
+def files() -> dict[str, Path]:
     """All robot files by name."""
     found = {name: path for name, path in elements.files().items() if not name.startswith(("mujoco", "shared"))}
-    for path in sorted((SHARED / "models").glob("*/*.xml")):
-        if path.stem not in ("keyframes", "myomuscle"):
-            found[f"shared/{path.parent.name}/{path.stem}"] = path
-    return found
+    return found | {f"shared/{name}": SHARED / "models" / path for name, path in robots.files().items()}
 
 
-def lifted(m: mujoco.MjModel) -> np.ndarray:
-    """The keyframe's position, with all free bodies raised until nothing is 1 mm inside something else, or by 2 m."""
+def grounded(path: Path) -> mujoco.MjModel:
+    """A file's model, with a floor."""
+    try:
+        return with_floor(mujoco.MjSpec.from_file(os.fspath(path))).compile()
+    except ValueError:
+        return elements.compiled(path)
+
+
+def lifted(m: mujoco.MjModel) -> mujoco.MjData:
+    """The keyframe, with all free bodies raised until nothing is 1 mm inside something else; as it is beyond 2 m."""
     d = mujoco.MjData(m)
     if m.nkey:
         mujoco.mj_resetDataKeyframe(m, d, 0)
@@ -47,80 +54,68 @@ def lifted(m: mujoco.MjModel) -> np.ndarray:
     for _ in range(100):
         mujoco.mj_forward(m, d)
         if not len(free) or not d.ncon or d.contact.dist.min() > -1e-3:
-            return d.qpos.copy()
+            return d
         d.qpos[free + 2] += 0.02
-    return start
+    d.qpos[:] = start
+    return d
 
 
-def grounded(path) -> mujoco.MjModel:
-    """A file's model, with a floor."""
-    try:
-        spec = mujoco.MjSpec.from_file(str(path))
-        if not any(geom.type == mujoco.mjtGeom.mjGEOM_PLANE for geom in spec.geoms):
-            spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[10, 10, 0.1])
-        return spec.compile()
-    except ValueError:
-        return elements.compiled(path)
-
-
-def survey(path, law: str, steps: int) -> str:
-    """One robot's line."""
-    jax.config.update("jax_enable_x64", True)
-    m = grounded(path)
-    if law == "MuJoCo":
-        return reference(m, steps)
-    method = getattr(uk, law)()
-    model = uk.load(m)
-    state = uk.initial_state(model, 0 if m.nkey else None, q=lifted(m))
-    draw = np.random.default_rng(0)
+def controls(m: mujoco.MjModel, steps: int) -> np.ndarray:
+    """Those of every step (steps, nu)."""
     low, high = np.where(m.actuator_ctrllimited[:, None] > 0, m.actuator_ctrlrange, [-1.0, 1.0]).T
+    return np.random.default_rng(0).uniform(low, high, (-(-steps // HOLD), m.nu)).repeat(HOLD, 0)[:steps]
+
+
+def survey(path: Path, law: str, steps: int) -> str:
+    """One robot's line."""
+    m = grounded(path)
+    d, ctrls = lifted(m), controls(m, steps)
+    timing, states = reference(m, d, ctrls) if law == "MuJoCo" else moved(m, d.qpos, ctrls, getattr(uk, law)())
+    return f"{timing:28}{verdict(m, states)}"
+
+
+def moved(m: mujoco.MjModel, start: np.ndarray, ctrls: np.ndarray, method) -> tuple[str, list]:
+    """How long a law takes, and (q, v, status) after every step."""
+    jax.config.update("jax_enable_x64", True)
+    model = uk.load(m)
+    state, states = uk.initial_state(model, 0 if m.nkey else None, q=start), []
     step = jax.jit(lambda state, ctrl: uk.step(model, state, ctrl, method))
-    ctrl, states = draw.uniform(low, high), []
     begin = time.time()
-    jax.block_until_ready(step(state, ctrl))
+    jax.block_until_ready(step(state, ctrls[0]))
     first, begin = time.time() - begin, time.time()
-    for k in range(steps):
-        ctrl = draw.uniform(low, high) if k % HOLD == 0 else ctrl
+    for ctrl in ctrls:
         state = step(state, ctrl)
         states.append(jax.tree.map(np.asarray, (state.q, state.v, state.status)))
         state = dataclasses.replace(state, status=state.status * 0)
-    each = (time.time() - begin) / steps
-    return f"first {first:5.1f} s, {1e3 * each:7.2f} ms  {verdict(m, states)}"
+    return f"first {first:5.1f} s, {1e3 * (time.time() - begin) / len(ctrls):7.2f} ms", states
 
 
-def reference(m: mujoco.MjModel, steps: int) -> str:
-    """MuJoCo's line, for the same controls."""
-    d, draw, states = mujoco.MjData(m), np.random.default_rng(0), []
-    if m.nkey:
-        mujoco.mj_resetDataKeyframe(m, d, 0)
-    d.qpos[:] = lifted(m)
-    low, high = np.where(m.actuator_ctrllimited[:, None] > 0, m.actuator_ctrlrange, [-1.0, 1.0]).T
-    for k in range(-1, steps):
-        d.ctrl[:] = draw.uniform(low, high) if k % HOLD == 0 or k < 0 else d.ctrl
-        if k >= 0:
-            mujoco.mj_step(m, d)
-            states.append((d.qpos.copy(), d.qvel.copy(), np.zeros(())))
-    return f"{'':28}{verdict(m, states)}"
+def reference(m: mujoco.MjModel, d: mujoco.MjData, ctrls: np.ndarray) -> tuple[str, list]:
+    """The same of MuJoCo, which is not timed."""
+    states = []
+    for ctrl in ctrls:
+        d.ctrl[:] = ctrl
+        mujoco.mj_step(m, d)
+        states.append((d.qpos.copy(), d.qvel.copy(), 0))
+    return "", states
 
 
 def verdict(m: mujoco.MjModel, states: list) -> str:
     """What is to be said of a motion."""
     d, deepest = mujoco.MjData(m), 0.0
-    flags, silent = collections.Counter(), ""
-    for k, (q, v, status) in enumerate(states):
-        finite = np.isfinite(q).all() and np.isfinite(v).all()
-        if status:
-            flags[str(uk.Status(int(status)).name)] += 1
-            flags["from"] = flags["from"] or k + 1
-        elif not finite:
-            silent = " SILENT"
-        if finite:
+    finite = [np.isfinite(q).all() and np.isfinite(v).all() for q, v, _ in states]
+    flagged = {k: uk.Status(int(status)) for k, (*_, status) in enumerate(states, 1) if status}
+    for (q, *_), known in zip(states, finite, strict=True):
+        if known:
             d.qpos[:] = q
             mujoco.mj_forward(m, d)
             deepest = min([deepest, *d.contact.dist[: d.ncon]])
-    speeds = [np.abs(v).max(initial=0) for _, v, _ in states]
-    said = ", ".join(f"{name} {count}" for name, count in flags.items()) or "clean"
-    return f"fastest {np.nanmax(speeds):9.3g}, deepest {-1e3 * deepest:6.2f} mm, {said}{silent}"
+    fastest = np.nanmax([np.abs(v).max(initial=0) for _, v, _ in states])
+    counted = collections.Counter(str(flag.name) for flag in flagged.values())
+    said = ", ".join(f"{name} {count}" for name, count in counted.items())
+    said += f", from {min(flagged)}" if flagged else "clean"
+    silent = any(not known and k not in flagged for k, known in enumerate(finite, 1))
+    return f"  fastest {fastest:9.3g}, deepest {-1e3 * deepest:6.2f} mm, {said}{' SILENT' if silent else ''}"
 
 
 def main() -> int:
@@ -130,19 +125,18 @@ def main() -> int:
     parser.add_argument("--laws", default=LAWS)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--limit", type=float, default=240.0)
-    parser.add_argument("--here", action="store_true", help="in this process, for the one robot that WORD names")
+    parser.add_argument("--here", action="store_true", help="in this process, the robot that WORD names under one law")
     given = parser.parse_args()
     mujoco.set_mju_user_warning(lambda message: None)
-    for name, path in files().items():
-        if given.words and not any(word in name for word in given.words):
-            continue
-        for law in given.laws.split(","):
-            if given.here and name in given.words:
-                try:
-                    print(survey(path, law, given.steps))
-                except (uk.UkemiError, ValueError) as error:
-                    print(f"{type(error).__name__}: {error}".replace("\n", " ")[:150])
-            elif not given.here:
+    if given.here:
+        try:
+            print(survey(files()[given.words[0]], given.laws, given.steps))
+        except (uk.UkemiError, ValueError) as error:
+            print(f"{type(error).__name__}: {error}".replace("\n", " ")[:150])
+        return 0
+    for name in files():
+        if not given.words or any(word in name for word in given.words):
+            for law in given.laws.split(","):
                 print(f"{name:50} {law:8} {_apart(name, law, given)}", flush=True)
     return 0
 

@@ -21,16 +21,21 @@ def shared_path(relative: str) -> Path:
     return path
 
 
-def shared_robot(relative: str, floor: bool = True) -> mujoco.MjModel:
-    """A robot of the shared models, on a floor (those files have none); skips the test where it is absent."""
-    spec = mujoco.MjSpec.from_file(os.fspath(shared_path(f"models/{relative}")))
-    if floor and not any(geom.type == mujoco.mjtGeom.mjGEOM_PLANE for geom in spec.geoms):
+def with_floor(spec: mujoco.MjSpec) -> mujoco.MjSpec:
+    """The same on a floor, if it has none."""
+    if not any(geom.type == mujoco.mjtGeom.mjGEOM_PLANE for geom in spec.geoms):
         spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[10, 10, 0.1])
         if not any(geom.conaffinity & 1 for geom in spec.geoms if geom.name != "floor"):
             for geom in spec.geoms:  # collides by explicit pairs only, and leaves those to the scene
                 if geom.name and "foot" in geom.name:
                     spec.add_pair(geomname1="floor", geomname2=geom.name, condim=3)
-    return spec.compile()
+    return spec
+
+
+def shared_robot(relative: str, floor: bool = True) -> mujoco.MjModel:
+    """A robot of the shared models, on a floor (those files have none); skips the test where it is absent."""
+    spec = mujoco.MjSpec.from_file(os.fspath(shared_path(f"models/{relative}")))
+    return (with_floor(spec) if floor else spec).compile()
 
 
 GYMNASIUM = [

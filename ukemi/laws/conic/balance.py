@@ -57,26 +57,27 @@ def rows_at(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Rows:
     pushes = [block for block in blocks if block.side is Side.PUSH]
     holds = [block for block in blocks if block.side is Side.HOLD]
     held = [block.residual for block in holds]
-    light = [_as_light(block.weight) for block in holds]
-    phi, weight = [block.residual - block.margin for block in pushes], [_as_light(block.weight) for block in pushes]
+    light = [block.weight for block in holds]
+    phi, weight = [block.residual - block.margin for block in pushes], [block.weight for block in pushes]
     other = two_sided(frame.model)
     if len(other):
         ends, limits = frame.model.joints.range[frame.model.joints.layout.limit_rows[other, 0]], pushes[0]
         phi.append(ends[:, 1] - ends[:, 0] - limits.residual[other] - limits.margin[other])
-        weight.append(_as_light(limits.weight[other]))
+        weight.append(limits.weight[other])
     mu, bounce = [jnp.ones((own.dry, 2), frame.v.dtype)], [jnp.zeros(own.limits, frame.v.dtype)]
     if kinds.contacts:
         prm = contact_parameters(frame.model, frame.contacts.pair)
         # slots without a contact have a distance that is not one
         phi.append(jnp.where(frame.contacts.active, frame.contacts.distance - prm.margin, 1.0))
-        weight.append(_as_light(prm.weight))
+        weight.append(prm.weight)
         bounce.append(prm.restitution)
         present = np.arange(kinds.dim) < frame.model.pairs.layout.condim[:, None]
         friction = jnp.pad(prm.friction[:, : kinds.dim - 1], ((0, 0), (1, 0)))
         friction = jnp.where(jnp.asarray(present)[frame.contacts.pair], friction, 0.0).reshape(-1)
         mu.append(of_cones(own, jnp.concatenate([jnp.zeros(kinds.scalar, friction.dtype), friction]))[own.dry :])
     parts = ([empty, *phi], mu, [empty, *weight], [empty, *held], [empty, *light], bounce)
-    return Rows(*(jnp.concatenate(part) for part in parts))
+    rows = Rows(*(jnp.concatenate(part) for part in parts))
+    return rows._replace(weight=_as_light(rows.weight), light=_as_light(rows.light))
 
 
 def _as_light(weight: Array) -> Array:
