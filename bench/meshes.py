@@ -15,8 +15,10 @@ from pathlib import Path
 import jax
 import mujoco
 import numpy as np
+from workloads import on_floor
 
 import ukemi as uk
+from ukemi.files.source import read
 
 ROBOTS = {
     "g1": ("unitree_g1/g1_meshes.xml", 0.78),
@@ -26,14 +28,6 @@ ROBOTS = {
     "so_arm100": ("trs_so_arm100/so_arm100.xml", 0.0),
     "shadow_hand": ("shadow_hand/right_hand.xml", 0.0),
 }
-
-
-def on_floor(path: Path) -> mujoco.MjModel:
-    """A robot with a floor below, if it has a free base."""
-    spec = mujoco.MjSpec.from_file(str(path))
-    if any(joint.type == mujoco.mjtJoint.mjJNT_FREE for joint in spec.joints):
-        spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1])
-    return spec.compile()
 
 
 def settled(m: mujoco.MjModel, height: float) -> mujoco.MjData:
@@ -68,7 +62,9 @@ def bytes_of(value) -> int:
 
 
 def measure(name: str, path: Path, height: float, slopes: bool) -> None:
-    m = on_floor(path)
+    m = read(path)
+    if (m.jnt_type == mujoco.mjtJoint.mjJNT_FREE).any():
+        m = on_floor(path)
     d = settled(m, height)
     start = time.perf_counter()
     model = uk.load(m)

@@ -1,21 +1,19 @@
 """What is timed: each workload is a robot, how it is set up, and what docs/performance.md promises for it."""
 
 import dataclasses
+from pathlib import Path
 
 import mujoco
 
 import ukemi as uk
-from ukemi.files.source import read
+from tests.scenes.robots import with_floor
+from ukemi.files.source import parse, read
 
 
-def on_floor(source: str) -> mujoco.MjModel:
+def on_floor(source: str | Path) -> mujoco.MjModel:
     """A robot file or built-in model, on a floor if it has none."""
-    m = read(source)
-    if (m.geom_type == mujoco.mjtGeom.mjGEOM_PLANE).any():
-        return m
-    spec = mujoco.MjSpec.from_file(source)
-    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[10, 10, 0.1])
-    return spec.compile()
+    compiled, spec = parse(source)
+    return with_floor(spec).compile() if spec else compiled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,9 +41,7 @@ class Workload:
             for geom in spec.geoms:
                 foot = geom.type == mujoco.mjtGeom.mjGEOM_SPHERE and geom.condim == 6
                 geom.contype, geom.conaffinity = 0, int(foot)
-        plane = mujoco.mjtGeom.mjGEOM_PLANE
-        spec.worldbody.add_geom(name="floor", type=plane, size=[10, 10, 0.1], contype=1, conaffinity=1)
-        return spec.compile()
+        return with_floor(spec).compile()
 
     def load(self) -> uk.Model:
         """The same as a Ukemi model."""
