@@ -11,10 +11,14 @@ Tests marked `optimized` are about rounding, and run in a process of their own w
 another.
 """
 
+import ctypes
 import gc
 import os
+import sys
 from pathlib import Path
 
+# LAPACK's threads and those of a second test process wait for each other, ten times as long as they work.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 if os.environ.get("UKEMI_TEST_OPTIMIZED") != "1":
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 
@@ -34,16 +38,27 @@ uk.enable_cache()
 # Tracing makes millions of small objects, of which hardly any are garbage: looking for that took a tenth of the time.
 gc.set_threshold(100_000, 20, 100)
 
-MAPS = 20_000  # of the 65,530 memory maps that Linux allows a process by default
-PAGES = 3 << 18  # 3 GB
+LINUX = sys.platform == "linux"
+MAPS = 40_000  # of the 65,530 memory maps that Linux allows a process by default
+# Of 4 kB each: 5 GB, or what leaves half of the memory to others beside two processes
+PAGES = min(5 << 18, os.sysconf("SC_PHYS_PAGES") // 4) if LINUX else 0
 
 
 def held(name: str, read) -> int:
-    try:
-        with open(f"/proc/self/{name}", "rb") as file:
-            return read(file)
-    except FileNotFoundError:  # not on Linux
+    """What Linux says of this process; other systems say nothing."""
+    if not LINUX:
         return 0
+    with open(f"/proc/self/{name}", "rb") as file:
+        return read(file)
+
+
+def forget() -> None:
+    """Drop all compiled programs, and give what they took back to the system, which glibc does only if told."""
+    jax.clear_caches()
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim:
+        trim(0)
 
 
 # Compiled programs hold memory and up to hundreds of maps of it each, without which XLA crashes.
@@ -53,12 +68,12 @@ def held(name: str, read) -> int:
 def leave_maps():
     yield
     if held("maps", lambda file: sum(1 for _ in file)) > MAPS:
-        jax.clear_caches()
+        forget()
 
 
 @pytest.fixture(autouse=True, scope="module")
 def leave_memory():
-    """Between modules alone: what is freed does not always leave the process, and tests of a module share programs."""
+    """Between modules alone, whose tests share programs."""
     yield
     if held("statm", lambda file: int(file.read().split()[1])) > PAGES:
-        jax.clear_caches()
+        forget()
