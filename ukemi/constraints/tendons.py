@@ -6,7 +6,7 @@ from jax import Array
 
 from ukemi.constraints.block import Block, Frame, RowKind, Side, limiting, nearer_end, rubbing
 from ukemi.constraints.equalities import block_of, quartic, rows_of
-from ukemi.maths.gathers import placed_sums
+from ukemi.maths.gathers import pick, pick_rows, placed_sums
 from ukemi.mechanics.tendons.paths import moved_dofs, tendon_lengths
 from ukemi.model.records import Model
 from ukemi.model.tendons import Tendons
@@ -24,8 +24,8 @@ def _followed(model: Model, length: Array) -> tuple[np.ndarray, np.ndarray, Arra
     first, second = model.equalities.layout.objects[index].T
     pair, other = second >= 0, np.maximum(second, 0)
     shift = length - model.tendons.length0
-    value, slope = quartic(model.equalities.data[index], jnp.where(pair, shift[other], 0.0))
-    return first, second, shift[first] - value, jnp.where(pair, slope, 0.0)
+    value, slope = quartic(model.equalities.data[index], jnp.where(pair, pick(shift, other), 0.0))
+    return first, second, pick(shift, first) - value, jnp.where(pair, slope, 0.0)
 
 
 def _couplings(frame: Frame, _: bool) -> Block:
@@ -34,7 +34,7 @@ def _couplings(frame: Frame, _: bool) -> Block:
     length, J = tendon_lengths(model, frame.kin, frame.q)
     first, second, residual, slope = _followed(model, length)
     pair, other, inverse = second >= 0, np.maximum(second, 0), model.tendons.invweight
-    J = J[first] - slope[:, None] * J[other]
+    J = pick_rows(J, first) - slope[:, None] * pick_rows(J, other)
     weight = inverse[first] + jnp.where(pair, inverse[other], 0.0)
     return block_of(model, index, J, residual, residual, weight, jnp.zeros_like(residual))
 
@@ -46,7 +46,7 @@ def _dry_moves(model: Model) -> np.ndarray:
 def _dry_rows(frame: Frame, _: bool) -> Block:
     """One row per tendon with friction loss."""
     tendons, own = frame.model.tendons, frame.model.tendons.layout.dry
-    return rubbing(tendons, own, tendon_lengths(frame.model, frame.kin, frame.q).moment[own])
+    return rubbing(tendons, own, pick_rows(tendon_lengths(frame.model, frame.kin, frame.q).moment, own))
 
 
 def _limit_moves(model: Model) -> np.ndarray:
@@ -56,7 +56,7 @@ def _limit_moves(model: Model) -> np.ndarray:
 def _ends(tendons: Tendons, length: Array) -> tuple[np.ndarray, Array, Array]:
     """Tendons (n,) of limits, distances to the nearer one, or to both where both can act, and how these grow."""
     own, side = tendons.layout.limit_rows.T
-    distance, lower = nearer_end(length[own], tendons.range[own], side)
+    distance, lower = nearer_end(pick(length, own), tendons.range[own], side)
     return own, distance, jnp.where(lower, 1.0, -1.0)
 
 
@@ -65,7 +65,7 @@ def _limit_rows(frame: Frame, _: bool) -> Block:
     tendons = frame.model.tendons
     length, moment = tendon_lengths(frame.model, frame.kin, frame.q)
     own, distance, sign = _ends(tendons, length)
-    return limiting(tendons, own, distance, sign[:, None] * moment[own], tendons.invweight[own])
+    return limiting(tendons, own, distance, sign[:, None] * pick_rows(moment, own), tendons.invweight[own])
 
 
 def tensions(kind: RowKind, model: Model, length: Array, f: Array) -> Array:

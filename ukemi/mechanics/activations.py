@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
-from ukemi.maths.gathers import taken
+from ukemi.maths.gathers import pick, taken
 from ukemi.mechanics.delays import arriving, present
 from ukemi.mechanics.muscles import muscle_rate
 from ukemi.mechanics.orientations import orienting, shortened
@@ -155,5 +155,5 @@ def wrap_activation(model: Model, act: Array, length: Array | None) -> Array:
     own = layout.wraps[layout.owner] & (layout.act[layout.owner] >= 0)
     if length is None or not own.any():
         return act
-    turned = unwind(model, taken(act, layout.act), length[layout.output])[layout.owner]
+    turned = pick(unwind(model, taken(act, layout.act), pick(length, layout.output)), layout.owner)
     return jnp.where(own, turned, act)

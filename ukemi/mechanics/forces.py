@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
-from ukemi.maths.gathers import mix, pick_rows, placed, taken
+from ukemi.maths.gathers import mix, pick, pick_rows, placed, taken
 from ukemi.mechanics.activations import activation_rate, clamped, next_activation, servo_at, unwind
 from ukemi.mechanics.delays import arriving, present
 from ukemi.mechanics.dynamics import gravity
@@ -77,7 +77,7 @@ def actuator_force(model: Model, length: Array, velocity: Array, act: Array, ctr
     actuators, layout = model.actuators, model.actuators.layout
     ctrl = clamped(model, ctrl)
     act_dot = activation_rate(model, act, ctrl, length, velocity)
-    l, w = length[layout.output], velocity[layout.output]
+    l, w = pick(length, layout.output), pick(velocity, layout.output)
     after = next_activation(model, act, act_dot, length, velocity)
     signal = _signal(model, l, act, after, ctrl)
     gain = actuators.gain[:, 0] + actuators.gain[:, 1] * l + actuators.gain[:, 2] * w
@@ -85,28 +85,28 @@ def actuator_force(model: Model, length: Array, velocity: Array, act: Array, ctr
     gain_slope, bias_slope = actuators.gain[:, 2], actuators.bias[:, 2]
     if layout.muscle_gains.any():
         k = np.nonzero(layout.muscle_gains)[0]
-        active = muscle_gain(muscles_of(actuators.muscle_gain[k], actuators, k), l[k], w[k])
+        active = muscle_gain(muscles_of(actuators.muscle_gain[k], actuators, k), pick(l, k), pick(w, k))
         gain, gain_slope = placed(gain, k, active[0]), placed(gain_slope, k, active[1])
     if layout.muscle_biases.any():
         k = np.nonzero(layout.muscle_biases)[0]
-        bias = placed(bias, k, muscle_bias(muscles_of(actuators.muscle_bias[k], actuators, k), l[k]))
+        bias = placed(bias, k, muscle_bias(muscles_of(actuators.muscle_bias[k], actuators, k), pick(l, k)))
     force, slope = gain * signal + bias, gain_slope * signal + bias_slope
     servos = model.servos.layout.actuator
     if len(servos):
         at = servo_at(model, length, velocity, act, ctrl)
         states = model.servos.layout.states
         driven = servo_force(model, at, taken(after, states), layout.early[servos])
-        force, slope = (placed(x, servos, x[servos] + y) for x, y in zip((force, slope), driven, strict=True))
+        force, slope = (placed(x, servos, pick(x, servos) + y) for x, y in zip((force, slope), driven, strict=True))
     force, slope = _limited(model, force, slope)
     if len(servos):
         free = rotor_force(model, at, taken(act_dot, states))
         free = (jnp.where(layout.off[servos], 0.0, x) for x in free)
-        force, slope = (placed(x, servos, x[servos] + y) for x, y in zip((force, slope), free, strict=True))
+        force, slope = (placed(x, servos, pick(x, servos) + y) for x, y in zip((force, slope), free, strict=True))
     if len(orienting(layout)):
         early = layout.early[layout.owner]
         turned = orientation_force(model, length, velocity, jnp.where(early, after, act), ctrl)
         outputs = outputs_of(layout)
-        force, slope = (placed(x[layout.source], outputs, y) for x, y in zip((force, slope), turned, strict=True))
+        force, slope = (placed(pick(x, layout.source), outputs, y) for x, y in zip((force, slope), turned, strict=True))
     return force, slope, act_dot
 
 

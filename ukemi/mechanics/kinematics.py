@@ -334,4 +334,4 @@ def difference(tree: Tree, q1: Array, q0: Array, *, turned: bool = True) -> Arra
         a, b = (spatial.quat_normalize(pick(x, tree.quat_qpos)) for x in (q1, q0))
         turn = spatial.quat_sub(a, b).ravel()
     order = np.argsort(np.concatenate([tree.linear_dof, tree.quat_dof.ravel()]))
-    return jnp.concatenate([moved, turn])[order]
+    return pick(jnp.concatenate([moved, turn]), order)

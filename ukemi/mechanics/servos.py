@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.maths.gathers import placed, taken
+from ukemi.maths.gathers import pick, placed, taken
 from ukemi.model.records import Model
 from ukemi.model.servos import ServoLayout
 
@@ -32,7 +32,7 @@ def servo_of(model: Model, length: Array, velocity: Array, act: Array, ctrl: Arr
     layout, actuators = model.servos.layout, model.actuators.layout
     output = actuators.output[layout.actuator]
     given, known = taken(ctrl, layout.controls), taken(act, layout.states)
-    return Servo(length[output], velocity[output], given, known, period[layout.actuator])
+    return Servo(pick(length, output), pick(velocity, output), given, known, pick(period, layout.actuator))
 
 
 def put(layout: ServoLayout, into: Array, values: Array) -> Array:

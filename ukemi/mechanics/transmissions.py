@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
-from ukemi.maths.gathers import pick
+from ukemi.maths.gathers import pick, pick_rows
 from ukemi.mechanics.kinematics import Kinematics, point_jacobian, site_frames
 from ukemi.mechanics.tendons.paths import Lengths, tendon_lengths
 from ukemi.model.actuators import ActuatorLayout
@@ -55,7 +55,7 @@ def transmission(
             order.append((layout.output[index][:, None] + np.arange(3)).ravel())
     back = np.argsort(np.concatenate(order))
     length, moment = (jnp.concatenate(part) for part in zip(*parts, strict=True))
-    return (length, moment) if (back == np.arange(len(back))).all() else (length[back], moment[back])
+    return (length, moment) if (back == np.arange(len(back))).all() else (pick(length, back), pick_rows(moment, back))
 
 
 def at_joints(layout: ActuatorLayout) -> np.ndarray:

@@ -20,7 +20,7 @@ from ukemi.xla.walls import BARRIER
 # Operations of `jax.lax` that XLA's emitter refuses or makes from calls of a library; linear algebra is in
 # `jax.lax.linalg`. What is not NATIVE stays outside: XLA could not compile a call with it.
 FOREIGN = (
-    "sort", "scatter", "top_k", "fft", "conv_", "custom_linear_solve", "all_", "psum", "pmax", "pmin", "permute",
+    "sort", "scatter", "top_k", "fft", "conv_", "all_", "psum", "pmax", "pmin", "permute",
     "axis_index", "token", "dce_sink", "device_put", "sharding", "stage", "rng", "window", "select_and",
     "beta", "gamma", "zeta",
 )  # fmt: skip
