@@ -12,6 +12,7 @@ import pytest
 
 import ukemi as uk
 from ukemi.maths.spatial import materialize
+from ukemi.maths.systems import SMALL, solve
 from ukemi.xla import flags, programs, stages
 from ukemi.xla.stages import compact
 
@@ -66,7 +67,13 @@ def with_stages(x, y):
     return {"a": z, "b": jax.lax.cond(z[0] > 0, lambda z: turned(x, z).sum(), lambda z: swept(x, z)[0], z)}
 
 
-FUNCTIONS = [smooth, with_library, with_loops, with_constants, with_walls, with_stages]
+def with_systems(x, y):
+    """Small systems, in a loop too: JAX knows them as an operation that holds programs."""
+    matrix = x @ x.T + 3 * jnp.eye(3)
+    return jax.lax.fori_loop(0, 4, lambda k, z: solve(matrix, jnp.cos(z) + k), jnp.sin(solve(matrix, y)))
+
+
+FUNCTIONS = [smooth, with_library, with_loops, with_constants, with_walls, with_stages, with_systems]
 X, Y = np.random.default_rng(0).normal(size=(3, 3)), np.array([0.3, -0.7, 1.1])
 
 
@@ -163,6 +170,15 @@ def test_products_that_would_be_plain_loops_are_a_librarys(shape, apart):
     product = compact(lambda a, b: jnp.tanh(jnp.sin(a) @ jnp.cos(b)) * 2 + 1)
     same(jax.jit(product)(a, b), np.tanh(np.sin(a) @ np.cos(b)) * 2 + 1)
     assert (" dot(" in entry(product, a, b)) == apart
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="calls are made on CPU")
+def test_small_systems_are_part_of_a_call():
+    """Apart from it a loop around one is a list of kernels, which XLA hands to threads."""
+    assert calls(compact(with_systems), X, Y) == 1
+    many = np.eye(SMALL + 1) * 2
+    assert "while" not in entry(compact(lambda y: solve(many[:SMALL, :SMALL], y)), np.ones(SMALL))
+    assert calls(compact(lambda y: jnp.sin(solve(many, jnp.cos(y) * 2))), np.ones(SMALL + 1)) == 1  # LAPACK is after it
 
 
 def test_every_operation_of_arrays_compiles_in_a_call():
