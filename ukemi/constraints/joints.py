@@ -39,7 +39,7 @@ def _limit_rows(frame: Frame, _: bool) -> Block:
     J = jnp.where(np.arange(model.nv) == first, sign[:, None], 0.0)
     if ball.any():
         adr = np.where(ball, tree.joint_qpos[joint], 0)[:, None] + np.arange(4)
-        turn = spatial.quat_log(spatial.quat_normalize(q[np.minimum(adr, model.nq - 1)]))
+        turn = spatial.quat_log(spatial.quat_normalize(pick(q, np.minimum(adr, model.nq - 1))))
         angle = spatial.safe_norm(turn)
         axis = turn / jnp.where(angle == 0, 1.0, angle)[:, None]
         J_ball = -sum(axis[:, k, None] * (np.arange(model.nv) == first + k) for k in range(3))

@@ -39,6 +39,8 @@ def pick(a: Array, index: np.ndarray) -> Array:
 
 def pick_rows(a: Array, index: np.ndarray) -> Array:
     """Rows (n, ...) of the first axis at constant positions (n,)."""
+    if a.ndim == 1:
+        return pick(a, index)
     flat = a.reshape(len(a), -1)
     return _pick_rows_p.bind(flat, index=_Index(index)).reshape(len(index), *a.shape[1:])
 

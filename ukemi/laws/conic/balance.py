@@ -24,6 +24,7 @@ from ukemi.laws.conic.cones import Layout, Products, layout, of_cones, of_heads,
 from ukemi.laws.conic.end import blocks_of
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Path, Point
 from ukemi.laws.here import Here, frame_of
+from ukemi.maths.gathers import pick
 
 SOFT = 1e-7  # δ: metres per second that heads give per impulse, relative to the inverse weight of what they move
 YIELDING = 1e-8  # ε: the same of equalities
@@ -62,8 +63,8 @@ def rows_at(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Rows:
     other = two_sided(frame.model)
     if len(other):
         ends, limits = frame.model.joints.range[frame.model.joints.layout.limit_rows[other, 0]], pushes[0]
-        phi.append(ends[:, 1] - ends[:, 0] - limits.residual[other] - limits.margin[other])
-        weight.append(limits.weight[other])
+        phi.append(ends[:, 1] - ends[:, 0] - pick(limits.residual, other) - pick(limits.margin, other))
+        weight.append(pick(limits.weight, other))
     mu, bounce = [jnp.ones((own.dry, 2), frame.v.dtype)], [jnp.zeros(own.limits, frame.v.dtype)]
     if kinds.contacts:
         prm = contact_parameters(frame.model, frame.contacts.pair)

@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.constraints.rows import RowKinds
+from ukemi.maths.gathers import pick, pick_rows
 from ukemi.model.records import Model
 from ukemi.model.tree import BALL
 
@@ -71,13 +72,13 @@ def _layout(kinds: RowKinds, other: tuple[int, ...]) -> Layout:
 
 def of_heads(layout: Layout, rows: Array) -> Array:
     """The part (H, ...) of rows (n, ...) that is heads'."""
-    return rows[layout.heads] * layout.sign.reshape(-1, *(1 for _ in rows.shape[1:])).astype(rows.dtype)
+    return pick_rows(rows, layout.heads) * layout.sign.reshape(-1, *(1 for _ in rows.shape[1:])).astype(rows.dtype)
 
 
 def of_cones(layout: Layout, rows: Array) -> Array:
     """The part (K, 2, ...) of rows (n, ...) that is cones', zero where there is none."""
     padded = jnp.concatenate([rows, jnp.zeros_like(rows[:1])]) if len(rows) else jnp.zeros((1, *rows.shape[1:]))
-    return padded[layout.cones]
+    return pick_rows(padded, layout.cones.ravel()).reshape(*layout.cones.shape, *rows.shape[1:])
 
 
 def to_rows(layout: Layout, count: int, heads: Array, cones: Array) -> Array:
@@ -90,13 +91,13 @@ def to_rows(layout: Layout, count: int, heads: Array, cones: Array) -> Array:
     place[1, layout.heads[~first]] = np.arange(len(heads))[~first]
     place[0, layout.cones.ravel()] = len(heads) + np.arange(2 * len(cones))
     both = jnp.concatenate([heads * layout.sign.astype(heads.dtype), cones.reshape(-1), jnp.zeros(1, heads.dtype)])
-    return both[place[0, :count]] + both[place[1, :count]]
+    return pick(both, place[0, :count]) + pick(both, place[1, :count])
 
 
 def owned(layout: Layout, heads: Array, fixed: float | bool = 0.0) -> Array:
     """Values (K, ...) of the heads that cones belong to; `fixed` where the bound is."""
     dry = jnp.full((layout.dry, *heads.shape[1:]), fixed, heads.dtype)
-    return jnp.concatenate([dry, heads[layout.owner[layout.dry :]]]) if len(heads) else dry
+    return jnp.concatenate([dry, pick_rows(heads, layout.owner[layout.dry :])]) if len(heads) else dry
 
 
 class Cones(NamedTuple):
@@ -121,7 +122,7 @@ def bounds(layout: Layout, gamma: Array, dry: Array) -> Array:
     """ξ₀ (K,) of impulses (H,) of heads and bounds (dry,) of dry friction."""
     if not len(gamma):
         return dry
-    return jnp.concatenate([dry, gamma[layout.owner[layout.dry :]]])
+    return jnp.concatenate([dry, pick(gamma, layout.owner[layout.dry :])])
 
 
 def products(cones: Cones, head: Array) -> Products:
