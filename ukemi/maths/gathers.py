@@ -34,6 +34,7 @@ class _Index:
 
 def pick(a: Array, index: np.ndarray) -> Array:
     """Entries of the last axis at constant positions (of any shape); fuses into its consumers, unlike slices."""
+    _check(index, a.shape[-1])
     return _pick_p.bind(jnp.asarray(a), index=_Index(index))
 
 
@@ -41,8 +42,15 @@ def pick_rows(a: Array, index: np.ndarray) -> Array:
     """Rows (n, ...) of the first axis at constant positions (n,)."""
     if a.ndim == 1:
         return pick(a, index)
-    flat = a.reshape(len(a), -1)
+    _check(index, len(a))
+    flat = a.reshape(len(a), int(np.prod(a.shape[1:])))
     return _pick_rows_p.bind(flat, index=_Index(index)).reshape(len(index), *a.shape[1:])
+
+
+def _check(index: np.ndarray, length: int) -> None:
+    """XLA would take another entry for one that is not there: one before the first, too."""
+    if index.size and not 0 <= index.min() <= index.max() < length:
+        raise IndexError(f"positions from {index.min()} to {index.max()} of {length} entries")
 
 
 def rows_at(table: Array | np.ndarray, k: Array) -> Array:

@@ -78,7 +78,8 @@ def of_heads(layout: Layout, rows: Array) -> Array:
 def of_cones(layout: Layout, rows: Array) -> Array:
     """The part (K, 2, ...) of rows (n, ...) that is cones', zero where there is none."""
     padded = jnp.concatenate([rows, jnp.zeros_like(rows[:1])]) if len(rows) else jnp.zeros((1, *rows.shape[1:]))
-    return pick_rows(padded, layout.cones.ravel()).reshape(*layout.cones.shape, *rows.shape[1:])
+    place = layout.cones % len(padded)  # none: the last
+    return pick_rows(padded, place.ravel()).reshape(*place.shape, *rows.shape[1:])
 
 
 def to_rows(layout: Layout, count: int, heads: Array, cones: Array) -> Array:
