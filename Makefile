@@ -8,7 +8,7 @@ DOCS_STAMP := $(VENV)/.installed-docs
 # Set PYTHON to choose another interpreter, ARGS to pass arguments on: make test ARGS="-k humanoid -x"
 PYTHON ?=
 ARGS ?=
-# Test processes; each takes a few gigabytes
+# Test processes; each takes up to five gigabytes, or a quarter of the memory
 JOBS ?= 2
 MINUTES ?= 10
 # Each process gets a run of files, for tests of a file share programs; one that is done takes over half of what is left.
