@@ -99,7 +99,7 @@ def activation_rate(model: Model, act: Array, ctrl: Array, length: Array | None,
     # a filter takes the short way round
     given = target = taken(ctrl, layout.feed)
     if layout.wraps.any():
-        target = unwind(model, taken(ctrl, layout.ctrl), taken(act, layout.act))[owner]
+        target = pick(unwind(model, taken(ctrl, layout.ctrl), taken(act, layout.act)), owner)
     rate = jnp.where(filters, (target - act) / tau, given)
     if muscles.any():
         rate = jnp.where(muscles, muscle_rate(given, act, model.actuators.muscle_time[owner]), rate)

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
-from ukemi.maths.gathers import mix, pick, pick_rows, placed, taken
+from ukemi.maths.gathers import mix, pick, pick_rows, placed, placed_sums, taken
 from ukemi.mechanics.activations import activation_rate, clamped, next_activation, servo_at, unwind
 from ukemi.mechanics.delays import arriving, present
 from ukemi.mechanics.dynamics import gravity
@@ -96,12 +96,12 @@ def actuator_force(model: Model, length: Array, velocity: Array, act: Array, ctr
         at = servo_at(model, length, velocity, act, ctrl)
         states = model.servos.layout.states
         driven = servo_force(model, at, taken(after, states), layout.early[servos])
-        force, slope = (placed(x, servos, pick(x, servos) + y) for x, y in zip((force, slope), driven, strict=True))
+        force, slope = (x + placed_sums(y, servos, len(x)) for x, y in zip((force, slope), driven, strict=True))
     force, slope = _limited(model, force, slope)
     if len(servos):
         free = rotor_force(model, at, taken(act_dot, states))
         free = (jnp.where(layout.off[servos], 0.0, x) for x in free)
-        force, slope = (placed(x, servos, pick(x, servos) + y) for x, y in zip((force, slope), free, strict=True))
+        force, slope = (x + placed_sums(y, servos, len(x)) for x, y in zip((force, slope), free, strict=True))
     if len(orienting(layout)):
         early = layout.early[layout.owner]
         turned = orientation_force(model, length, velocity, jnp.where(early, after, act), ctrl)
