@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.hulls import response as polytopes
-from ukemi.collide.hulls.features import Corners, all_corners
+from ukemi.collide.hulls.features import CURVED, Corners, all_corners
 from ukemi.collide.primitives import POLYTOPES, chunk_in, families, family_function, is_general, kind_in, points_in
 from ukemi.collide.shapes import Hit, Shape, cut, parameter_count, parameters, sides
 from ukemi.implicit.linear_maps import transposable
@@ -64,7 +64,7 @@ def _bend(layout: PairLayout, shapes: Shape, contacts, corners: Corners, along: 
     corners, along = jax.jvp(partial(all_corners, layout.hulls), (corners,), (along,))
     out = jnp.zeros((len(contacts.pair), 7), shapes.pos.dtype)
     for family, own in _of_polytopes(layout, contacts):
-        bend = partial(polytopes.bend, family.types, layout.hulls, corners, along)
+        bend = partial(polytopes.bend, family.form, layout.hulls, corners, along)
 
         def write(touch, out, bend=bend):
             return polytopes.put(out, touch.row, bend(touch))
@@ -78,7 +78,7 @@ def _unbend(layout: PairLayout, shapes: Shape, contacts, corners: Corners, on: A
     corners = all_corners(layout.hulls, corners)
     total = jax.tree.map(jnp.zeros_like, corners)
     for family, own in _of_polytopes(layout, contacts):
-        unbend = partial(polytopes.unbend, family.types, layout.hulls, corners)
+        unbend = partial(polytopes.unbend, family.form, layout.hulls, corners)
 
         def write(touch, total, unbend=unbend):
             pull = jnp.where((touch.row < len(on))[:, None], on[jnp.minimum(touch.row, len(on) - 1)], 0.0)
@@ -92,7 +92,8 @@ def _of_polytopes(layout: PairLayout, contacts):
     """Families of polytopes, and which contacts (nc,) are theirs."""
     groups = [g for g, group in enumerate(layout.groups) if group.types in POLYTOPES]
     for family in polytopes.families_of(layout, groups):
-        yield family, _own(layout, family.groups, contacts)
+        curved = contacts.features[:, 0] == CURVED
+        yield family, _own(layout, family.groups, contacts) & (curved == family.form.curved)
 
 
 def _own(layout: PairLayout, groups: list[int], contacts) -> Array:
@@ -157,7 +158,7 @@ def _fill_touching(
 
     def respond(touch: polytopes.Touch) -> Array:
         none = jnp.zeros((), G.dtype)
-        return _pair_response(polytopes.hit_of(family.types, touch), touch.a, touch.b, none, columns)[0]
+        return _pair_response(polytopes.hit_of(family.form, touch), touch.a, touch.b, none, columns)[0]
 
     def write(touch: polytopes.Touch, G: Array) -> Array:
         new = jnp.pad(jax.vmap(respond)(touch), ((0, 0), (0, 0), (blank, 0)))
@@ -243,7 +244,7 @@ def _add_touching(
 
     def pull_one(touch: polytopes.Touch, on: Array) -> Array:
         none = jnp.zeros((), rows.dtype)
-        return _pair_pull(polytopes.hit_of(family.types, touch), touch.a, touch.b, none, on[None], width)
+        return _pair_pull(polytopes.hit_of(family.form, touch), touch.a, touch.b, none, on[None], width)
 
     def write(touch: polytopes.Touch, total: Array) -> Array:
         real = touch.row < len(rows)

@@ -1,6 +1,8 @@
 """Functions as JAX's operations see them: of flat arguments, of some of these alone, without what nobody uses."""
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any
 
 import jax
@@ -11,6 +13,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 from jax.interpreters.partial_eval import dce_jaxpr
 
 RECENT = 64  # traced functions that are remembered
+PROGRAM = Jaxpr, ClosedJaxpr
 ALIKE = ("jit", "ukemi_each")  # operations that do what the first program they hold does
 DECIDING = "jax_enable_x64", "jax_default_matmul_precision"  # settings that tracing depends on
 _recent: dict[Any, tuple[ClosedJaxpr, Any, Callable]] = {}
@@ -71,16 +74,37 @@ def with_outputs(closed: ClosedJaxpr, outvars: list) -> ClosedJaxpr:
     return ClosedJaxpr(needed, closed.consts)
 
 
-def operations(jaxpr: Jaxpr) -> set[str]:
+def once(function: Callable) -> Callable:
+    """A function of a program that is asked for each of them once: programs do not change, and hold one another."""
+    known = weakref.WeakKeyDictionary()
+
+    @wraps(function)
+    def ask(jaxpr: Jaxpr):
+        if jaxpr not in known:
+            known[jaxpr] = function(jaxpr)
+        return known[jaxpr]
+
+    return ask
+
+
+@once
+def operations(jaxpr: Jaxpr) -> frozenset[str]:
     """Names of all operations in a program, those inside of others too."""
     within = (program for eqn in jaxpr.eqns for program in inner(eqn))
-    return {eqn.primitive.name for eqn in jaxpr.eqns}.union(*map(operations, within))
+    return frozenset(eqn.primitive.name for eqn in jaxpr.eqns).union(*map(operations, within))
 
 
 def inner(eqn) -> list[Jaxpr]:
     """Programs among an operation's parameters."""
-    values = jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program)
-    return [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in values if _is_program(x)]
+    return [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in _programs(eqn.params.values())]
+
+
+def _programs(values) -> Iterator[Jaxpr | ClosedJaxpr]:
+    for value in values:
+        if isinstance(value, PROGRAM):
+            yield value
+        elif isinstance(value, tuple | list):
+            yield from _programs(value)
 
 
 def with_inner(eqn, change: Callable):
@@ -89,6 +113,8 @@ def with_inner(eqn, change: Callable):
     def changed(value):
         return change(value) if _is_program(value) else value
 
+    if not inner(eqn):
+        return eqn
     return eqn.replace(params={k: jax.tree.map(changed, v, is_leaf=_is_program) for k, v in eqn.params.items()})
 
 
@@ -104,7 +130,7 @@ def named(atoms, other: dict) -> list:
 
 
 def _is_program(value) -> bool:
-    return isinstance(value, Jaxpr | ClosedJaxpr)
+    return isinstance(value, PROGRAM)
 
 
 def replaced(values, places, new) -> list:

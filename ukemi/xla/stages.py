@@ -14,7 +14,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 
 from ukemi.xla.calls import by_turns, called, region_p
 from ukemi.xla.flags import compiles_calls
-from ukemi.xla.programs import inner, named, operations, renamed, trace, with_inner
+from ukemi.xla.programs import inner, named, once, operations, renamed, trace, with_inner
 from ukemi.xla.walls import BARRIER
 
 # Operations of `jax.lax` that XLA's emitter refuses or makes from calls of a library; linear algebra is in
@@ -180,8 +180,20 @@ def _is_apart(eqn, inside: bool = False) -> bool:
         or any(v.aval.size * v.aval.dtype.itemsize > LARGE for v in eqn.outvars)
         or _is_for_a_library(eqn)
         or (not inside and (_turns_are_calls(eqn) or _is_large_loop(eqn)))
-        or any(_is_apart(e, looped) for program in inner(eqn) for e in program.eqns)
+        or any(map(_holds_apart_inside if looped else _holds_apart, inner(eqn)))
     )
+
+
+@once
+def _holds_apart(jaxpr: Jaxpr) -> bool:
+    """Whether a program holds an operation that cannot be part of a call."""
+    return any(map(_is_apart, jaxpr.eqns))
+
+
+@once
+def _holds_apart_inside(jaxpr: Jaxpr) -> bool:
+    """The same of a program that is a loop's."""
+    return any(_is_apart(eqn, inside=True) for eqn in jaxpr.eqns)
 
 
 def _is_large_loop(eqn) -> bool:
@@ -189,7 +201,7 @@ def _is_large_loop(eqn) -> bool:
     programs = inner(eqn)
     if eqn.primitive.name != "while" or _turns_are_calls(eqn):
         return False
-    if any(_is_apart(e, inside=True) for program in programs for e in program.eqns):
+    if any(map(_holds_apart_inside, programs)):
         return False
     return any(region_p.name in operations(p) for p in programs) or sum(map(_weight, programs)) > MOST
 
@@ -212,6 +224,7 @@ def _is_for_a_library(eqn) -> bool:
     return int(np.prod(size)) * length > PRODUCTS
 
 
+@once
 def _weight(jaxpr: Jaxpr) -> int:
     return sum(1 + sum(map(_weight, inner(eqn))) for eqn in jaxpr.eqns)
 

@@ -234,6 +234,7 @@ def _prism(group, hulls: Hulls, corners: Corners, pair: _Pair, sides, cell: Arra
     codes = own.codes()
     patch = jax.tree.map(lambda x: x[0], touching.patches(hulls, corners, codes[None]))
     hint = -rotate(sides[0].mat, found.normal)
-    hit = touching.settled([group.types], jnp.int32(0), own.case, patch, hint, *sides)
+    (form,) = touching.forms([group.types])
+    hit = touching.settled(form, jnp.int32(0), own.case, patch, hint, *sides)
     apart = found.distance > reach + pair.body.radius  # then the search ended early, and features say nothing
     return hit._replace(distance=jnp.where(apart, EMPTY, hit.distance)), codes, found.failed

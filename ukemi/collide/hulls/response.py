@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from ukemi.collide.hulls.features import Around, Corners, Faces, Patch, around, corners_at
 from ukemi.collide.hulls.features import patch as patch_of
-from ukemi.collide.hulls.touching import routines, settled, within
+from ukemi.collide.hulls.touching import Form, forms, settled, within
 from ukemi.collide.shapes import Hit, Shape, sides
 from ukemi.maths.gathers import put_rows, rows_at
 from ukemi.maths.ranking import places
@@ -35,21 +35,20 @@ class Touch(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Groups of polytopes whose contacts follow by one routine."""
+    """Groups of polytopes whose contacts of one form follow by one routine."""
 
-    types: list[tuple[str, str]]
+    form: Form
     groups: list[int]
 
 
 def families_of(layout: PairLayout, groups: list[int]) -> list[Family]:
     """Groups that are alike, of some."""
-    types = [layout.groups[g].types for g in groups]
-    return [Family([types[k] for k in own], [groups[k] for k in own]) for own in routines(types)]
+    return [Family(form, [groups[k] for k in form.places]) for form in forms([layout.groups[g].types for g in groups])]
 
 
-def hit_of(types: list[tuple[str, str]], touch: Touch) -> Callable[[Shape, Shape, Array], Hit]:
+def hit_of(form: Form, touch: Touch) -> Callable[[Shape, Shape, Array], Hit]:
     """A contact as a function of its shapes; of one without leading axes."""
-    return lambda a, b, reach: settled(types, touch.kind, touch.codes[0], touch.patch, touch.normal, a, b)
+    return lambda a, b, reach: settled(form, touch.kind, touch.codes[0], touch.patch, touch.normal, a, b)
 
 
 def put(out: Array, row: Array, new: Array) -> Array:
@@ -83,33 +82,33 @@ def each(layout: PairLayout, family: Family, shapes: Shape, contacts, own: Array
     return lax.fori_loop(0, -(-count // CHUNK), some, out)
 
 
-def bend(types: list[tuple[str, str]], hulls: Hulls, corners: Corners, along: Corners, touch: Touch) -> Array:
+def bend(form: Form, hulls: Hulls, corners: Corners, along: Corners, touch: Touch) -> Array:
     """Changes (n, 7) of distance, point and frame (its rotation) as all corners move along."""
     numbers, faces = around(hulls, touch.codes)
 
     def one(touch: Touch, face: Faces, at: Around, move: Around) -> Array:
-        now, change = jax.jvp(partial(_at_corners, types, touch, face), (at,), (move,))
+        now, change = jax.jvp(partial(_at_corners, form, touch, face), (at,), (move,))
         return jnp.concatenate([change.distance, change.point[0], spin(now.frame[0], change.frame[0])])
 
     at, move = jax.jvp(lambda x: corners_at(x, numbers), (corners,), (along,))
     return jax.vmap(one)(touch, faces, at, move)
 
 
-def unbend(types: list[tuple[str, str]], hulls: Hulls, corners: Corners, touch: Touch, on: Array) -> Corners:
+def unbend(form: Form, hulls: Hulls, corners: Corners, touch: Touch, on: Array) -> Corners:
     """What `on` (n, 7), its rotation in the frame's own axes, pulls on all corners."""
     numbers, faces = around(hulls, touch.codes)
 
     def one(touch: Touch, face: Faces, at: Around, on: Array) -> Around:
-        now, back = jax.vjp(partial(_at_corners, types, touch, face), at)
+        now, back = jax.vjp(partial(_at_corners, form, touch, face), at)
         return back(Hit(on[:1], on[None, 1:4], pulled_frame(now.frame, on[None, 4:])))[0]
 
     at, back = jax.vjp(lambda x: corners_at(x, numbers), corners)
     return back(jax.vmap(one)(touch, faces, at, on))[0]
 
 
-def _at_corners(types: list[tuple[str, str]], touch: Touch, face: Faces, at: Around) -> Hit:
+def _at_corners(form: Form, touch: Touch, face: Faces, at: Around) -> Hit:
     patch = jax.vmap(patch_of)(at, face)
-    return settled(types, touch.kind, touch.codes[0], patch, touch.normal, touch.a, touch.b)
+    return settled(form, touch.kind, touch.codes[0], patch, touch.normal, touch.a, touch.b)
 
 
 def spin(frame: Array, change: Array) -> Array:

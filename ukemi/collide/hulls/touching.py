@@ -1,5 +1,6 @@
 """Contacts of polytopes: what touches is found first, as corners; from these the contact follows in closed form."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -16,7 +17,7 @@ from ukemi.collide.hulls.manifold import distinct, manifold
 from ukemi.collide.hulls.search import Nearest, search
 from ukemi.collide.hulls.support import Body, Joined, places, support, together
 from ukemi.collide.kinds import KINDS
-from ukemi.collide.pairs.convex import body_of, witness_of_corners
+from ukemi.collide.pairs.convex import body_among, witness_of_corners
 from ukemi.collide.shapes import EMPTY, Hit, Shape, Side
 from ukemi.maths import spatial
 from ukemi.maths.gathers import rows_at
@@ -48,7 +49,7 @@ def one_of(kind: Array, values: list):
     return found
 
 
-def body_among(kinds: list[str], kind: Array, shape: Shape, hull: Array) -> Body:
+def polytope_among(kinds: list[str], kind: Array, shape: Shape, hull: Array) -> Body:
     """A shape of one of several kinds as a polytope."""
     bodies = [body(name, shape, hull) for name in kinds]
     if any(x.core is not None for x in bodies):
@@ -69,7 +70,7 @@ class Pair(NamedTuple):
     def bodies(self, hulls: Hulls) -> tuple[Body, Body]:
         """Both as polytopes."""
         hull = rows_at(hulls.of, self.geoms)
-        first = body_among([a for a, _ in self.types], self.kind, self.a, hull[0])
+        first = polytope_among([a for a, _ in self.types], self.kind, self.a, hull[0])
         return spatial.materialize((first, body(self.types[0][1], self.b, hull[1])))
 
 
@@ -86,20 +87,20 @@ def contacts(hulls: Hulls, corners: Corners, pair: Pair, found: Nearest | None) 
     found: where the shapes are nearest; None if the first one is a plane.
     """
     types, kind, geoms, a, b, reach = pair
-    kinds, second, alike = [a for a, _ in types], types[0][1], routines(types)
-    of_family = np.array([next(f for f, own in enumerate(alike) if k in own) for k in range(len(types))])
+    kinds, second, every = [a for a, _ in types], types[0][1], forms(types)
     known = Known(corners.hulls, rows_at(hulls.of, geoms))
 
     def hits(found: Features, hint: Array) -> tuple[Hit, Array]:
         codes, case = spatial.materialize((found.codes(), found.case))
         touch = spatial.materialize(patches(hulls, corners, codes))
 
-        def of(family: list[int]):
-            own, one = [types[k] for k in family], jnp.asarray(within(family, len(types)))[kind]
-            hit = jax.vmap(lambda case, patch: settled(own, one, case, patch, hint, a, b))
+        def of(form: Form):
+            one = jnp.asarray(within(form.places, len(types)))[kind]
+            hit = jax.vmap(lambda case, patch: settled(form, one, case, patch, hint, a, b))
             return lambda: jax.tree.map(lambda x: x[:, 0], hit(case, touch))
 
-        return lax.switch(jnp.asarray(of_family)[kind], [of(family) for family in alike]), codes
+        number = jnp.asarray(case[0] == features.CURVED, jnp.int32) if len(every) > 1 else 0
+        return lax.switch(number, [of(form) for form in every]), codes
 
     if KINDS[kinds[0]].endless:
         return hits(*_on_plane(hulls, known, a, b, body(second, b, known.hull[1]), reach))
@@ -108,16 +109,24 @@ def contacts(hulls: Hulls, corners: Corners, pair: Pair, found: Nearest | None) 
     return hits(*several(kinds, kind, hulls, known, one, other, found, a))
 
 
-def routines(types: list[tuple[str, str]]) -> list[list[int]]:
-    """Which pairs of kinds, by their places, are settled by one routine: its program is made once for all of them.
+class Form(NamedTuple):
+    """Pairs of kinds whose contacts are settled by one routine: its program is made once for all of them."""
 
-    Planes and height fields have forms of their own, and shapes with a curved core a search.
-    """
+    types: list[tuple[str, str]]  # either all second ones are of one kind, or all first ones: planes, or height fields
+    places: list[int]  # where these are in the list that they were taken from
+    curved: bool  # contacts of a curved core, which are searched for; else those of corners in closed form
+
+
+def forms(types: list[tuple[str, str]]) -> list[Form]:
+    """How pairs of kinds are settled, those of corners first. A cylinder is in two of them: its side may lie flat."""
     found: dict = {}
     for k, (a, b) in enumerate(types):
-        apart = KINDS[a].endless or KINDS[a].ground or side(a).core is not None
-        found.setdefault((a, b) if apart else b, []).append(k)
-    return list(found.values())
+        ground, own = KINDS[a].ground, KINDS[b if KINDS[a].ground else a].side
+        core = own is not None and own.core is not None
+        cases = [False] * (not core or (own is not None and own.line and not ground)) + [True] * core
+        for curved in cases:
+            found.setdefault((curved, KINDS[a].endless, ground), []).append(k)
+    return [Form([types[k] for k in own], own, curved) for (curved, *_), own in sorted(found.items())]
 
 
 def within(family: list[int], count: int) -> np.ndarray:
@@ -299,42 +308,37 @@ def _on_plane(hulls: Hulls, known: Known, a: Shape, b: Shape, other: Body, reach
 # ---- the contact -----------------------------------------------------------------------------------------------------
 
 
-def settled(
-    types: list[tuple[str, str]], kind: Array, case: Array, patch: Patch, hint: Array, a: Shape, b: Shape
-) -> Hit:
+def settled(form: Form, kind: Array, case: Array, patch: Patch, hint: Array, a: Shape, b: Shape) -> Hit:
     """The contact (1, ...) of one case, where patches of both shapes (2, ...) touch.
 
-    types: what the shapes may be, one of `routines`, and kind: () which of these they are.
+    kind: () which of the form's pairs of kinds they are.
     """
-    kinds, firsts = types[0], [a for a, _ in types]
-    if KINDS[kinds[0]].endless:
+    firsts, seconds = zip(*form.types, strict=True)
+    if KINDS[firsts[0]].endless:
         normal = a.mat[:, 2]
         place = b.pos + rotate(b.mat, b.size * patch.corners[1, 0])
         distance = dot(place - a.pos, normal)
         point = place - 0.5 * distance * normal
-    elif KINDS[kinds[0]].ground:  # what touches a field is looked at the other way round
-        distance, point, normal = _between([kinds[1]], kind, kinds[0], case, patch, -hint, b, a)
+    elif KINDS[firsts[0]].ground:  # what touches a field is looked at the other way round
+        distance, point, normal = _between(form, seconds, kind, firsts[0], case, patch, -hint, b, a)
         normal = -normal
     else:
-        distance, point, normal = _between(firsts, kind, kinds[1], case, patch, hint, a, b)
+        distance, point, normal = _between(form, firsts, kind, seconds[0], case, patch, hint, a, b)
     distance, point, normal = spatial.materialize((jnp.where(case == features.NONE, EMPTY, distance), point, normal))
     return Hit(distance[None], point[None], contact_frame(normal)[None])
 
 
-def _between(firsts: list[str], kind: Array, second: str, case: Array, patch: Patch, hint: Array, a: Shape, b: Shape):
+def _between(form: Form, firsts, kind: Array, second: str, case: Array, patch: Patch, hint: Array, a: Shape, b: Shape):
     """Distance (), point (3,) and normal (3,) of two shapes that have an end."""
-    own, other = spatial.materialize((posed_among(firsts, kind, a, patch, 0), posed(second, b, patch, 1)))
-    distance, point, normal = contact(case, own, other, hint)
-    convex = KINDS[firsts[0]].convex
-    if side(firsts[0]).core and convex:
-        found, curved = witness_of_corners(body_of(convex), a, other.corners, hint), case == features.CURVED
-        distance = jnp.where(curved, found.distance, distance)
-        point = jnp.where(curved, 0.5 * (found.point_a + found.point_b), point)
-        normal = jnp.where(curved, found.normal, normal)
-    return distance, point, normal
+    other = posed(second, b, patch, 1)
+    if form.curved:
+        curved = [convex for name in firsts if (convex := KINDS[name].convex)]
+        found = witness_of_corners(body_among(curved, kind), a, spatial.materialize(other.corners), hint)
+        return found.distance, 0.5 * (found.point_a + found.point_b), found.normal
+    return contact(case, *spatial.materialize((posed_among(firsts, kind, a, patch, 0), other)), hint)
 
 
-def posed_among(kinds: list[str], kind: Array, shape: Shape, patch: Patch, k: int) -> Posed:
+def posed_among(kinds: Sequence[str], kind: Array, shape: Shape, patch: Patch, k: int) -> Posed:
     """One side of a patch, of a shape of one of several kinds."""
     found = [posed(name, shape, patch, k) for name in kinds]
     if any(x.girth is not None for x in found):
