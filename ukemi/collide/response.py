@@ -23,7 +23,7 @@ from ukemi.implicit.rule import filled, is_zero, unmoved
 from ukemi.maths import spatial
 from ukemi.maths.gathers import mix
 from ukemi.model.records import PairLayout
-from ukemi.xla.batches import one_by_one
+from ukemi.xla.batches import abreast, one_by_one
 
 
 def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corners: Corners, bend, contacts) -> Hit:
@@ -171,7 +171,7 @@ def _fill(
     layout: PairLayout, family: list[int], columns: np.ndarray, reach, shapes: Shape, contacts, own: Array, G: Array
 ):
     """Write the responses of a family's `own` contacts, several pairs at a time."""
-    chunk, points = chunk_in(layout, family), points_in(layout, family)
+    chunk, points = abreast(chunk_in(layout, family)), points_in(layout, family)
     blank = G.shape[-1] - len(columns)
     count, turns = _in_turn(layout, family, contacts, own)
     respond = partial(_of_known, partial(_pair_response, columns=columns), layout, family)
@@ -181,10 +181,9 @@ def _fill(
         (a, b), kind = sides(shapes, jnp.asarray(layout.geoms)[pair]), kind_in(layout, family, pair)
         new = jax.vmap(respond)(_first_contacts(layout, family, contacts, pair), kind, a, b, reach[pair])
         new = jnp.pad(new.reshape(chunk * points, 7, -1), ((0, 0), (0, 0), (blank, 0)))
-        same = (contacts.pair[:, None] == pair) & real & contacts.active[:, None]
-        row = jnp.argmax(same, -1) * points + contacts.which
-        found, row, new = spatial.materialize((same.any(-1), row, new))
-        return jnp.where(found[:, None, None], new[row], G)
+        mine = _slots(contacts, own, pair, real, points).reshape(chunk * points, -1)
+        row = jnp.where(mine.any(-1), jnp.argmax(mine, -1), len(own))
+        return polytopes.put(G, *spatial.materialize((row, new)))
 
     return lax.fori_loop(0, -(-count // chunk), some, G)
 
@@ -260,7 +259,7 @@ def _add_pulls(
     layout: PairLayout, family: list[int], reach, shapes: Shape, contacts, own: Array, rows: Array, total: Array
 ):
     """Add what a family's `own` contacts pull on, several pairs at a time."""
-    chunk, points = chunk_in(layout, family), points_in(layout, family)
+    chunk, points = abreast(chunk_in(layout, family)), points_in(layout, family)
     count, turns = _in_turn(layout, family, contacts, own)
     width = total.shape[-1]
     pull_one = partial(_of_known, partial(_pair_pull, width=width), layout, family)
@@ -269,8 +268,7 @@ def _add_pulls(
         pair, real = turns(i)
         geoms, kind = jnp.asarray(layout.geoms)[pair], kind_in(layout, family, pair)
         a, b = sides(shapes, geoms)
-        mine = (contacts.pair == pair[:, None]) & real[:, None] & own
-        mine = mine[:, None] & (contacts.which == np.arange(points)[:, None])
+        mine = _slots(contacts, own, pair, real, points)
         on = mix(mine.reshape(chunk * points, -1).astype(rows.dtype), rows).reshape(chunk, points, 7)
         pulled = jax.vmap(pull_one)(_first_contacts(layout, family, contacts, pair), kind, a, b, reach[pair], on)
         pulled = spatial.materialize(jnp.where(real[:, None, None], pulled, 0.0).reshape(2 * chunk, width))
@@ -298,7 +296,7 @@ def _pair_pull(function, a: Shape, b: Shape, reach: Array, on: Array, width: int
 
 def _in_turn(layout: PairLayout, family: list[int], contacts, own: Array):
     """How many pairs of a family have contacts, and which are the i-th few: their rows, and which of these are real."""
-    chunk, first, n = chunk_in(layout, family), layout.first[family[0]], len(own)
+    chunk, first, n = abreast(chunk_in(layout, family)), layout.first[family[0]], len(own)
     # the first contact of each pair stands for it: compared with each other, since there may be far more pairs
     same = (contacts.pair[:, None] == contacts.pair) & own
     used = own & ~(same & np.tri(n, k=-1, dtype=bool)).any(-1)
@@ -310,6 +308,12 @@ def _in_turn(layout: PairLayout, family: list[int], contacts, own: Array):
         return spatial.materialize(first + (mine * (contacts.pair - first)).sum(-1)), mine.any(-1)
 
     return used.sum(), turns
+
+
+def _slots(contacts, own: Array, pair: Array, real: Array, points: int) -> Array:
+    """Which contact (n, points, nc) each contact point of pairs (n,) that are real is, of `own` ones."""
+    mine = (contacts.pair == pair[:, None]) & real[:, None] & own
+    return mine[:, None] & (contacts.which == np.arange(points)[:, None])
 
 
 def _first_contacts(layout: PairLayout, family: list[int], contacts, pair: Array) -> Hit | None:

@@ -13,6 +13,19 @@ from ukemi.xla.programs import depending, holding, of_some, with_outputs, withou
 from ukemi.xla.stages import compact
 
 
+def takes_turns() -> bool:
+    """Whether worlds run one after the other: on CPU."""
+    return jax.default_backend() == "cpu"
+
+
+def abreast(count: int) -> int:
+    """How many rows of a batch within one world to work on together: `count`, but one where worlds run in turn.
+
+    A CPU works on what belongs to one row together, and each loop around that is one more to compile.
+    """
+    return 1 if takes_turns() else count
+
+
 def one_by_one(function: Callable, in_lockstep: Callable | None = None) -> Callable:
     """`function` of pytrees whose batches run world after world on CPU, and in lockstep elsewhere.
 
@@ -22,7 +35,7 @@ def one_by_one(function: Callable, in_lockstep: Callable | None = None) -> Calla
     nothing from lockstep where small factorisations dominate, so there each world stops when it has converged.
     """
     alone = compact(function)
-    other = in_lockstep if in_lockstep is not None and jax.default_backend() != "cpu" else None
+    other = in_lockstep if in_lockstep is not None and not takes_turns() else None
 
     def call(*args):
         flat, tree = jax.tree.flatten(args)

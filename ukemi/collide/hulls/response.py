@@ -17,8 +17,9 @@ from ukemi.maths.gathers import put_rows, rows_at
 from ukemi.maths.ranking import places
 from ukemi.model.hulls import Hulls
 from ukemi.model.records import PairLayout
+from ukemi.xla.batches import abreast, takes_turns
 
-CHUNK = 4  # contacts looked at together
+CHUNK = 4  # contacts looked at together, but on a CPU
 
 
 class Touch(NamedTuple):
@@ -54,8 +55,10 @@ def hit_of(form: Form, touch: Touch) -> Callable[[Shape, Shape, Array], Hit]:
 def put(out: Array, row: Array, new: Array) -> Array:
     """`out` with rows (n, ...) written into the places `row` (n,), those beyond its end left out.
 
-    Not a scatter, which could be no part of a compact stage.
+    On a CPU not by a scatter, which could be no part of a compact stage.
     """
+    if not takes_turns():
+        return out.at[row].set(new, mode="drop")
     for k in range(len(new)):
         at = jnp.minimum(row[k], len(out) - 1)
         out = put_rows(out, jnp.where(row[k] < len(out), new[k], rows_at(out, at))[None], at)
@@ -64,13 +67,13 @@ def put(out: Array, row: Array, new: Array) -> Array:
 
 def each(layout: PairLayout, family: Family, shapes: Shape, contacts, own: Array, write, out):
     """write(touch, out) for a family's `own` contacts, a few at a time."""
-    order = places(own, len(own))
-    order = jnp.pad(order, (0, -len(order) % CHUNK))
+    order, chunk = places(own, len(own)), abreast(CHUNK)
+    order = jnp.pad(order, (0, -len(order) % chunk))
     count, number = own.sum(), jnp.asarray(within(family.groups, len(layout.groups)))
     starts = np.array(layout.first[1:-1], np.int32)
 
     def some(i, out):
-        at = i * CHUNK + np.arange(CHUNK)
+        at = i * chunk + np.arange(chunk)
         row = rows_at(order, at)
         known = contacts.pair, contacts.features, contacts.patch, contacts.frame
         pair, codes, patch, frame = jax.tree.map(lambda x: rows_at(x, row), known)
@@ -79,7 +82,7 @@ def each(layout: PairLayout, family: Family, shapes: Shape, contacts, own: Array
         real = jnp.where(at < count, row, len(own))
         return write(Touch(real, a, b, codes, patch, frame[:, 0], geoms, kind), out)
 
-    return lax.fori_loop(0, -(-count // CHUNK), some, out)
+    return lax.fori_loop(0, -(-count // chunk), some, out)
 
 
 def bend(form: Form, hulls: Hulls, corners: Corners, along: Corners, touch: Touch) -> Array:
