@@ -23,7 +23,7 @@ from ukemi.implicit.rule import filled, is_zero, unmoved
 from ukemi.maths import spatial
 from ukemi.maths.gathers import mix
 from ukemi.model.records import PairLayout
-from ukemi.xla.batches import abreast, one_by_one
+from ukemi.xla.batches import abreast, one_by_one, side_by_side
 
 
 def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corners: Corners, bend, contacts) -> Hit:
@@ -161,7 +161,7 @@ def _fill_touching(
         return _pair_response(polytopes.hit_of(family.form, touch), touch.a, touch.b, none, columns)[0]
 
     def write(touch: polytopes.Touch, G: Array) -> Array:
-        new = jnp.pad(jax.vmap(respond)(touch), ((0, 0), (0, 0), (blank, 0)))
+        new = jnp.pad(side_by_side(respond)(touch), ((0, 0), (0, 0), (blank, 0)))
         return polytopes.put(G, touch.row, new)
 
     return polytopes.each(layout, family, shapes, contacts, own, write, G)
@@ -179,7 +179,7 @@ def _fill(
     def some(i, G):
         pair, real = turns(i)
         (a, b), kind = sides(shapes, jnp.asarray(layout.geoms)[pair]), kind_in(layout, family, pair)
-        new = jax.vmap(respond)(_first_contacts(layout, family, contacts, pair), kind, a, b, reach[pair])
+        new = side_by_side(respond)(_first_contacts(layout, family, contacts, pair), kind, a, b, reach[pair])
         new = jnp.pad(new.reshape(chunk * points, 7, -1), ((0, 0), (0, 0), (blank, 0)))
         mine = _slots(contacts, own, pair, real, points).reshape(chunk * points, -1)
         row = jnp.where(mine.any(-1), jnp.argmax(mine, -1), len(own))
@@ -247,7 +247,7 @@ def _add_touching(
 
     def write(touch: polytopes.Touch, total: Array) -> Array:
         real = touch.row < len(rows)
-        pulled = jax.vmap(pull_one)(touch, rows[jnp.minimum(touch.row, len(rows) - 1)])
+        pulled = side_by_side(pull_one)(touch, rows[jnp.minimum(touch.row, len(rows) - 1)])
         pulled = spatial.materialize(jnp.where(real[:, None, None], pulled, 0.0).reshape(-1, width))
         owner = touch.geoms.reshape(-1) == np.arange(len(total))[:, None]
         return total + mix(owner.astype(rows.dtype), pulled)
@@ -270,7 +270,7 @@ def _add_pulls(
         a, b = sides(shapes, geoms)
         mine = _slots(contacts, own, pair, real, points)
         on = mix(mine.reshape(chunk * points, -1).astype(rows.dtype), rows).reshape(chunk, points, 7)
-        pulled = jax.vmap(pull_one)(_first_contacts(layout, family, contacts, pair), kind, a, b, reach[pair], on)
+        pulled = side_by_side(pull_one)(_first_contacts(layout, family, contacts, pair), kind, a, b, reach[pair], on)
         pulled = spatial.materialize(jnp.where(real[:, None, None], pulled, 0.0).reshape(2 * chunk, width))
         owner = geoms.reshape(-1) == np.arange(len(total))[:, None]
         return total + mix(owner.astype(rows.dtype), pulled)

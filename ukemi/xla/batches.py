@@ -26,6 +26,17 @@ def abreast(count: int) -> int:
     return 1 if takes_turns() else count
 
 
+def side_by_side(function: Callable) -> Callable:
+    """`function` of pytrees for each row of theirs; of one row alone without a batch, so that branches stay branches."""
+
+    def call(*args):
+        if len(jax.tree.leaves(args)[0]) > 1:
+            return jax.vmap(function)(*args)
+        return jax.tree.map(lambda x: x[None], function(*jax.tree.map(lambda x: x[0], args)))
+
+    return call
+
+
 def one_by_one(function: Callable, in_lockstep: Callable | None = None) -> Callable:
     """`function` of pytrees whose batches run world after world on CPU, and in lockstep elsewhere.
 

@@ -17,7 +17,7 @@ from ukemi.maths.gathers import put_rows, rows_at
 from ukemi.maths.ranking import places
 from ukemi.model.hulls import Hulls
 from ukemi.model.records import PairLayout
-from ukemi.xla.batches import abreast, takes_turns
+from ukemi.xla.batches import abreast, side_by_side, takes_turns
 
 CHUNK = 4  # contacts looked at together, but on a CPU
 
@@ -94,7 +94,7 @@ def bend(form: Form, hulls: Hulls, corners: Corners, along: Corners, touch: Touc
         return jnp.concatenate([change.distance, change.point[0], spin(now.frame[0], change.frame[0])])
 
     at, move = jax.jvp(lambda x: corners_at(x, numbers), (corners,), (along,))
-    return jax.vmap(one)(touch, faces, at, move)
+    return side_by_side(one)(touch, faces, at, move)
 
 
 def unbend(form: Form, hulls: Hulls, corners: Corners, touch: Touch, on: Array) -> Corners:
@@ -106,7 +106,7 @@ def unbend(form: Form, hulls: Hulls, corners: Corners, touch: Touch, on: Array) 
         return back(Hit(on[:1], on[None, 1:4], pulled_frame(now.frame, on[None, 4:])))[0]
 
     at, back = jax.vjp(lambda x: corners_at(x, numbers), corners)
-    return back(jax.vmap(one)(touch, faces, at, on))[0]
+    return back(side_by_side(one)(touch, faces, at, on))[0]
 
 
 def _at_corners(form: Form, touch: Touch, face: Faces, at: Around) -> Hit:
