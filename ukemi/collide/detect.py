@@ -33,7 +33,7 @@ from ukemi.maths.ranking import places, smallest
 from ukemi.mechanics.kinematics import Kinematics, geom_frames
 from ukemi.model.records import Model, PairLayout
 from ukemi.status import Status
-from ukemi.xla.batches import one_by_one
+from ukemi.xla.batches import one_by_one, side_by_side
 from ukemi.xla.stages import compact
 
 FEW_GROUPS = 4
@@ -292,7 +292,7 @@ def _examine(layout: PairLayout, family: list[int], at, posed: Posed, nearest: N
         hit, features = touching.contacts(layout.hulls, posed.corners, one, nearest)
         taken = jnp.where((hit.distance < EMPTY).any(), points, 0)
     else:
-        hit = jax.vmap(family_function(layout, family)[0])(a, b, reach, kind_in(layout, family, pair))
+        hit = side_by_side(family_function(layout, family)[0])(a, b, reach, kind_in(layout, family, pair))
         features = jnp.zeros((len(geoms) * points, 0 if layout.hulls.idle else FEATURES), jnp.int32)
     data = jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1)
     pair = jnp.repeat(pair, points)

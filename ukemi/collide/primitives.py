@@ -17,6 +17,7 @@ from ukemi.collide.pairs.box_box import box_box
 from ukemi.collide.pairs.manifold import convex_contacts
 from ukemi.collide.shapes import Hit, Shape
 from ukemi.model.records import PairGroup, PairLayout
+from ukemi.xla.batches import abreast
 
 
 class PairFunction(NamedTuple):
@@ -170,4 +171,4 @@ def chunk_in(layout: PairLayout, family: list[int]) -> int:
     groups = [layout.groups[g] for g in family]
     if groups[0].types in POLYTOPES:
         return 1
-    return min(8 if PAIRS[groups[0].types].exact else 2, sum(group.slots for group in groups))
+    return min(abreast(8 if PAIRS[groups[0].types].exact else 2), sum(group.slots for group in groups))

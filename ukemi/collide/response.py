@@ -23,7 +23,7 @@ from ukemi.implicit.rule import filled, is_zero, unmoved
 from ukemi.maths import spatial
 from ukemi.maths.gathers import mix
 from ukemi.model.records import PairLayout
-from ukemi.xla.batches import abreast, one_by_one, side_by_side
+from ukemi.xla.batches import one_by_one, side_by_side
 
 
 def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corners: Corners, bend, contacts) -> Hit:
@@ -171,7 +171,7 @@ def _fill(
     layout: PairLayout, family: list[int], columns: np.ndarray, reach, shapes: Shape, contacts, own: Array, G: Array
 ):
     """Write the responses of a family's `own` contacts, several pairs at a time."""
-    chunk, points = abreast(chunk_in(layout, family)), points_in(layout, family)
+    chunk, points = chunk_in(layout, family), points_in(layout, family)
     blank = G.shape[-1] - len(columns)
     count, turns = _in_turn(layout, family, contacts, own)
     respond = partial(_of_known, partial(_pair_response, columns=columns), layout, family)
@@ -259,7 +259,7 @@ def _add_pulls(
     layout: PairLayout, family: list[int], reach, shapes: Shape, contacts, own: Array, rows: Array, total: Array
 ):
     """Add what a family's `own` contacts pull on, several pairs at a time."""
-    chunk, points = abreast(chunk_in(layout, family)), points_in(layout, family)
+    chunk, points = chunk_in(layout, family), points_in(layout, family)
     count, turns = _in_turn(layout, family, contacts, own)
     width = total.shape[-1]
     pull_one = partial(_of_known, partial(_pair_pull, width=width), layout, family)
@@ -296,7 +296,7 @@ def _pair_pull(function, a: Shape, b: Shape, reach: Array, on: Array, width: int
 
 def _in_turn(layout: PairLayout, family: list[int], contacts, own: Array):
     """How many pairs of a family have contacts, and which are the i-th few: their rows, and which of these are real."""
-    chunk, first, n = abreast(chunk_in(layout, family)), layout.first[family[0]], len(own)
+    chunk, first, n = chunk_in(layout, family), layout.first[family[0]], len(own)
     # the first contact of each pair stands for it: compared with each other, since there may be far more pairs
     same = (contacts.pair[:, None] == contacts.pair) & own
     used = own & ~(same & np.tri(n, k=-1, dtype=bool)).any(-1)

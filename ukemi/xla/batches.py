@@ -27,7 +27,7 @@ def abreast(count: int) -> int:
 
 
 def side_by_side(function: Callable) -> Callable:
-    """`function` of pytrees for each row of theirs; of one row alone without a batch, so that branches stay branches."""
+    """`function` of pytrees for each row of theirs; of one alone without a batch: branches stay branches."""
 
     def call(*args):
         if len(jax.tree.leaves(args)[0]) > 1:
