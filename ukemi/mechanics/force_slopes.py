@@ -1,6 +1,5 @@
 """Dense derivatives in closed form of the forces that are not constraints."""
 
-from functools import partial
 from typing import NamedTuple, cast
 
 import jax
@@ -17,7 +16,13 @@ from ukemi.mechanics.plasticity import yields
 from ukemi.mechanics.reflected import are_joints_damped, are_tendons_damped
 from ukemi.mechanics.springs import joint_resistance, spring_stiffness, thickens
 from ukemi.mechanics.tendons.paths import Lengths, lengths_of, strings
-from ukemi.mechanics.tendons.slopes import Turns, force_slopes_of_strings, turns, velocity_slopes
+from ukemi.mechanics.tendons.slopes import (
+    Turns,
+    force_slopes_of_strings,
+    pull_of_strings,
+    turns,
+    velocity_slopes,
+)
 from ukemi.mechanics.tendons.springs import is_elastic, tendon_pull
 from ukemi.mechanics.transmissions import acts_on_joints, at_joints, at_tendons, on_joints, pulled_tendon, transmission
 from ukemi.model.records import Model
@@ -85,7 +90,9 @@ def force_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array)
         else:
             bent = found.of_actuators(model, found.bent)
             spring = spring + felt.T @ (per_length[:, None] * moment + per_velocity[:, None] * bent)
-            spring = spring + jnp.where(stuck[:, None], 0.0, found.turning(model, force))
+            spring = spring + jnp.where(
+                stuck[:, None], 0.0, force_slopes_of_strings(model, found.turns, found.on_tendons(model, force))
+            )
             damper = damper + (felt.T * per_velocity) @ moment
         per_act, per_ctrl = drive.in_signals(model, felt.T)
     return ForceSlopes(spring, damper, per_act, per_ctrl)
@@ -101,25 +108,25 @@ def force_pull(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, w
         along_q = w @ _spring_slope(model, q)
     if are_joints_damped(model) and "damper" not in disabled:
         along_v = -joint_resistance(model, v) * w
-    found = cast(_Strings, _Strings.of(model, kin, q, v))
-    bent = velocity_slopes(model, found.turns, w)
+    found, turning = cast(_Strings, _Strings.of(model, kin, q, v)), []
     if is_elastic(model):
         force, per_length, per_velocity = found.elastic(model)
         moment, moved = found.lengths.moment, found.lengths.moment @ w
-        along_q = along_q + (moved * per_length) @ moment + (moved * per_velocity) @ found.bent + force @ bent
+        turning += [(moved * per_velocity, v), (force, w)]
+        along_q = along_q + (moved * per_length) @ moment
         along_v = along_v + (moved * per_velocity) @ moment
-    if not model.actuators.layout.count or "actuation" in disabled:
-        return ForceSlopes(along_q, along_v, jnp.zeros_like(act), jnp.zeros_like(ctrl))
-    drive = _drive(model, kin, q, v, act, ctrl, 0, found)
-    moment, force, per_length, per_velocity = drive[:4]
-    if joints.layout.force_limited.any():
-        w = jnp.where(saturated(model, force @ moment), 0.0, w)
-        bent = velocity_slopes(model, found.turns, w)
-    moved, of_actuators = moment @ w, partial(found.of_actuators, model)
-    along_q = along_q + (moved * per_length) @ moment + (moved * per_velocity) @ of_actuators(found.bent)
-    along_q = along_q + force @ of_actuators(bent)
-    in_signals = (x[0] for x in drive.in_signals(model, moved[None]))
-    return ForceSlopes(along_q, along_v + (moved * per_velocity) @ moment, *in_signals)
+    in_signals = jnp.zeros_like(act), jnp.zeros_like(ctrl)
+    if model.actuators.layout.count and "actuation" not in disabled:
+        drive = _drive(model, kin, q, v, act, ctrl, 0, found)
+        moment, force, per_length, per_velocity = drive[:4]
+        if joints.layout.force_limited.any():
+            w = jnp.where(saturated(model, force @ moment), 0.0, w)
+        moved = moment @ w
+        turning += [(found.on_tendons(model, moved * per_velocity), v), (found.on_tendons(model, force), w)]
+        along_q = along_q + (moved * per_length) @ moment
+        along_v = along_v + (moved * per_velocity) @ moment
+        in_signals = (x[0] for x in drive.in_signals(model, moved[None]))
+    return ForceSlopes(along_q + pull_of_strings(model, found.turns, turning), along_v, *in_signals)
 
 
 class _Strings(NamedTuple):
@@ -151,10 +158,10 @@ class _Strings(NamedTuple):
         tendon = pulled_tendon(model.actuators.layout)
         return jnp.where((tendon >= 0)[:, None], bent[tendon] * model.actuators.gear[:, :1], 0.0)
 
-    def turning(self, model: Model, force: Array) -> Array:
-        """∂(momentᵀ force)/∂q (nv, nv) of actuators' forces (nu,) that stay."""
+    def on_tendons(self, model: Model, force: Array) -> Array:
+        """What forces of actuators (nu,) are along tendons (nt,)."""
         own = pulled_tendon(model.actuators.layout) == np.arange(len(self.bent))[:, None]
-        return force_slopes_of_strings(model, self.turns, own @ (force * model.actuators.gear[:, 0]))
+        return own @ (force * model.actuators.gear[:, 0])
 
 
 def damping_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, e: Array) -> ForceSlopes:

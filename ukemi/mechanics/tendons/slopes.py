@@ -11,7 +11,7 @@ term is how the string gives way across itself (`wrapping.bending`), both ends o
 It is not symmetric where a rotation has three dofs: these do not commute.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -84,3 +84,9 @@ def force_slopes_of_strings(model: Model, found: Turns, tension: Array) -> Array
     """∂(mᵀ f)/∂q (nv, nv) of constant tensions (nt,)."""
     places = found.i * model.nv + found.j
     return placed_sums(found.change * pick(tension, found.tendon), places, model.nv**2).reshape(model.nv, model.nv)
+
+
+def pull_of_strings(model: Model, found: Turns, pairs: list[tuple[Array, Array]]) -> Array:
+    """Σ fᵀ ∂(m x)/∂q (nv,) over pairs of constant f (nt,) and x (nv,), without a matrix in between."""
+    weight = cast(Array, sum(pick(f, found.tendon) * pick(x, found.i) for f, x in pairs))
+    return placed_sums(found.change * weight, found.j, model.nv)
