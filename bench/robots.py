@@ -2,14 +2,15 @@
 
     python bench/robots.py [WORD...] [--states N] [--trace]
 
-Robots without a floor get one. At random states, in float64: how many contacts act, in how many states their number is
-MuJoCo's, the worst difference of distances and normals of contacts that are paired by geoms and place, in how many
-states all of them are at MuJoCo's place, and the next state there. Contacts pair with what is nearest of the same two
+Robots without a floor get one. At random states, in float64: how many contacts act, in how many states and of how many
+pairs of geoms their number is MuJoCo's, the worst difference of distances and normals of contacts that are paired by
+geoms and place, in how many states all of them are at MuJoCo's place, and the next state there. Contacts pair with what is nearest of the same two
 geoms. MuJoCo's solver and its search run to convergence. With `--trace`, a second table says why contacts differ.
 """
 
 import argparse
 import time
+from collections import Counter
 from typing import NamedTuple
 
 import jax
@@ -39,6 +40,8 @@ class Counted(NamedTuple):
     alone: int  # contacts of either side without a partner
     same: int  # states with all contacts at the same place
     after: list  # differences of the next state, relative to one, of those
+    touching: int = 0  # pairs of geoms with contacts
+    alike: int = 0  # of which have as many
     pairs: int = 0  # of shapes with contacts, of which neither is a plane
     traced: tuple[Finding, ...] = ()  # of those whose contacts differ
 
@@ -91,6 +94,9 @@ def _counted(m, d, model, out, total: Counted) -> Counted:
         return total
     distance, normal, alone, furthest = list(total.distance), list(total.normal), 0, 0.0
     equal, left = len(mine) == len(theirs), list(mine)
+    numbers = [Counter(geoms) for geoms in ([g for g, _ in mine], [tuple(c.geom) for c in theirs])]
+    touching = {*numbers[0], *numbers[1]}
+    alike = sum(numbers[0][geoms] == numbers[1][geoms] for geoms in touching)
     for c in theirs:
         gaps = [np.abs(contacts.point[k] - c.pos).max() if g == tuple(c.geom) else np.inf for g, k in left]
         if min(gaps, default=np.inf) > FAR:
@@ -109,7 +115,8 @@ def _counted(m, d, model, out, total: Counted) -> Counted:
         next_off.append(max(np.abs(x - y).max(initial=0) / max(1.0, np.abs(y).max(initial=0)) for x, y in both))
     return Counted(
         total.contacts + len(theirs), total.meshes + sum(mesh), total.states + 1, total.equal + equal,
-        distance, normal, total.alone + alone + len(left), total.same + same, next_off, total.pairs, total.traced,
+        distance, normal, total.alone + alone + len(left), total.same + same, next_off,
+        total.touching + len(touching), total.alike + alike, total.pairs, total.traced,
     )  # fmt: skip
 
 
@@ -143,8 +150,9 @@ def main() -> None:
     parser.add_argument("--trace", action="store_true", help="say why contacts differ")
     given, traced = parser.parse_args(), {}
     jax.config.update("jax_enable_x64", True)
-    print("| robot | contacts | of meshes | equal numbers | distance | normal | alone | same place | next | s |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    heads = "robot, contacts, of meshes, equal numbers, by pair, distance, normal, alone, same place, next, s"
+    heads = heads.split(", ")
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name, path in files().items():
         if given.words and not any(word in name for word in given.words):
             continue
@@ -155,7 +163,8 @@ def main() -> None:
             print(f"| {name} | {type(error).__name__}: {' '.join(str(error).split())[:300]} |", flush=True)
             continue
         equal, same = (f"{x} of {found.states}" for x in (found.equal, found.same))
-        cells = f"{found.contacts} | {found.meshes} | {equal} | {most(found.distance)} | {most(found.normal)}"
+        alike = f"{found.alike} of {found.touching}"
+        cells = f"{found.contacts} | {found.meshes} | {equal} | {alike} | {most(found.distance)} | {most(found.normal)}"
         cells += f" | {found.alone} | {same} | {most(found.after)} | {time.time() - begin:.0f}"
         print(f"| {name} | {cells} |", flush=True)
     if given.trace:

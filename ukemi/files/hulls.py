@@ -1,6 +1,6 @@
 """Convex hulls of the colliding meshes of a compiled model, as MuJoCo's compiler made them."""
 
-from itertools import product
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from ukemi.model.hulls import Hulls
 SLACK = 0.002  # how far, relative to its size, corners may move before a cell may miss one
 SIDES = 16  # of a cap
 FIRST = (1, 1, -1, 1, 0, 2)  # turns of a box's faces to the corner where MuJoCo starts
+BLOCK = 1 << 16  # pairs of cells and corners that are looked at together
 FEW = 24  # corners of a hull so small that one cell a side will do
 
 
@@ -86,7 +87,7 @@ def joined(of: np.ndarray, fixed: list[Solid], others: list[Solid]) -> tuple[Hul
     near = [cell + start for s, n, start in zip(solids, sides, first, strict=False) for cell in _cells(s.corners, n)]
     loops = [face + start for s, start in zip(solids, first, strict=False) for face in s.faces]
     fans = [fan + start for s, start in zip(solids, faces, strict=False) for fan in s.fans]
-    plain = np.array([_area(s.corners[face]) for s in solids for face in s.faces]).reshape(-1, 3)
+    plain = np.concatenate([_areas(s) for s in solids])
     given = _all([np.zeros((len(s.faces), 3)) if s.normals is None else s.normals for s in solids]).reshape(-1, 3)
     areas = np.where(given.any(1, keepdims=True), np.linalg.norm(plain, axis=1, keepdims=True) * given, plain)
     hulls = Hulls(
@@ -126,10 +127,15 @@ def _box(corners: np.ndarray) -> np.ndarray:
     return np.concatenate([(low + high) / 2, (high - low) / 2 + SLACK * (high - low).max()])
 
 
-def _area(corners: np.ndarray) -> np.ndarray:
-    """Of a polygon (k, 3), which need not be quite flat."""
-    arms = corners - corners[0]
-    return 0.5 * np.cross(arms[:-1], arms[1:]).sum(0)
+def _areas(solid: Solid) -> np.ndarray:
+    """Of its faces (m, 3), which need not be quite flat."""
+    if not solid.faces:
+        return np.zeros((0, 3))
+    lengths = [len(face) for face in solid.faces]
+    first = _starts(lengths)[:-1]
+    corners = solid.corners[np.concatenate(solid.faces)]
+    arms = corners - np.repeat(corners[first], lengths, 0)  # the last one and the next face's first, zero, make nothing
+    return 0.5 * np.add.reduceat(np.cross(arms, np.roll(arms, -1, 0)), first, axis=0)
 
 
 def _starts(lengths: list[int]) -> np.ndarray:
@@ -152,28 +158,37 @@ def _cells(corners: np.ndarray, n: int):
     """
     if n == 1:
         return [np.arange(len(corners))] * 6
-    size = np.linalg.norm(corners, axis=1).max()
-    found = []
-    for square in _directions(n):
-        middle = square.mean(0)
-        spread = np.linalg.norm(square - middle, axis=1).max()
-        height = corners @ middle
-        away = np.linalg.norm(corners - corners[np.argmax(height)], axis=1)
-        slack = SLACK * spread * size
-        near = np.flatnonzero(height.max() - height <= 2 * spread * away + slack)  # a first, rough choice
-        heights = corners[near] @ square.T
-        best = {int(k) for k in heights.argmax(0)} | {int(height[near].argmax())}
-        beaten = np.any([(heights[k] - heights >= slack).all(1) for k in best], axis=0)
-        found.append(near[~beaten])
-    return found
+    square = _directions(n)
+    middle, far = square.mean(1), (corners**2).sum(1)
+    spread = np.linalg.norm(square - middle[:, None], axis=2).max(1)
+    slack = SLACK * spread * np.sqrt(far.max())
+    top, every, rough = np.zeros(len(square), int), np.arange(len(square)), []
+    for few in np.array_split(every, min(len(every), -(-len(every) * len(corners) // BLOCK))):  # a first, rough choice
+        height = middle[few] @ corners.T
+        best = top[few] = height.argmax(1)
+        away = far[best][:, None] + far - 2 * corners[best] @ corners.T
+        lower = height[np.arange(len(few)), best][:, None] - height
+        reach = 2 * spread[few][:, None] * np.sqrt(np.maximum(away, 0.0)) + slack[few][:, None]
+        rough.append(np.nonzero(lower <= reach) + np.array([few[0], 0])[:, None])
+    cell, own = np.concatenate(rough, 1)
+    heights = (corners[own][:, None] * square[cell]).sum(2)
+    highest = np.maximum.reduceat(heights, np.searchsorted(cell, every))
+    beaten = np.zeros(len(cell), bool)
+    for best in (*(heights == highest[cell]).T, own == top[cell]):
+        best = np.flatnonzero(best)
+        one = best[np.searchsorted(cell[best], every)]
+        beaten |= (heights[one][cell] - heights >= slack[cell, None]).all(1)
+    return np.split(own[~beaten], np.cumsum(np.bincount(cell[~beaten], minlength=len(every)))[:-1])
 
 
-def _directions(n: int):
-    """Directions (4, 3) at the ends of each of the cells of a cube, in the order of `support.cell`."""
-    ends = (np.arange(n + 1) / n) * 2 - 1
-    for axis, side, i, j in product(range(3), (1.0, -1.0), range(n), range(n)):
-        square = np.array([(side, u, w) for u in ends[i : i + 2] for w in ends[j : j + 2]])
-        yield np.roll(square / np.linalg.norm(square, axis=1)[:, None], axis, 1)
+@cache
+def _directions(n: int) -> np.ndarray:
+    """Directions (6 n², 4, 3) at the ends of each of the cells of a cube, in the order of `support.cell`."""
+    ends, cell = (np.arange(n + 1) / n) * 2 - 1, np.arange(n)
+    side, i, j, u, w = np.ix_((1.0, -1.0), cell, cell, (0, 1), (0, 1))
+    square = np.stack(np.broadcast_arrays(side, ends[i + u], ends[j + w]), -1).reshape(-1, 4, 3)
+    square = square / np.linalg.norm(square, axis=2, keepdims=True)
+    return np.concatenate([np.roll(square, axis, 2) for axis in range(3)])
 
 
 def build(m, kinds: tuple[str, ...], used: np.ndarray) -> tuple[Hulls, np.ndarray]:
