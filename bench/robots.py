@@ -4,8 +4,9 @@
 
 Robots without a floor get one. At random states, in float64: how many contacts act, in how many states and of how many
 pairs of geoms their number is MuJoCo's, the worst difference of distances and normals of contacts that are paired by
-geoms and place, in how many states all of them are at MuJoCo's place, and the next state there. Contacts pair with what is nearest of the same two
-geoms. MuJoCo's solver and its search run to convergence. With `--trace`, a second table says why contacts differ.
+geoms and place, in how many states all of them are at MuJoCo's place, and the next state there. Contacts pair with what
+is nearest of the same two geoms. MuJoCo's solver and its search run to convergence. With `--trace`, a second table says
+why contacts differ.
 """
 
 import argparse

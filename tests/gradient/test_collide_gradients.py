@@ -12,9 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import ukemi as uk
 from tests.scenes.slow import few
+from ukemi.collide import response
+from ukemi.collide.detect import detect
+from ukemi.collide.hulls import response as hull_response
 from ukemi.collide.primitives import PAIRS
 from ukemi.collide.shapes import EMPTY, Hit, Shape
+from ukemi.laws.here_slopes import posed
+from ukemi.mechanics.kinematics import kinematics
+from ukemi.xla import batches
 
 jax.config.update("jax_enable_x64", True)
 
@@ -208,3 +215,53 @@ def test_float32_derivatives_are_finite_and_close(pair):
     # at random poses the bulk agrees; a few lie at case switches or are ill-conditioned
     error = np.abs(results[1] - double[1]).max(axis=-1) / (1 + np.abs(double[1]).max(axis=-1))
     assert np.quantile(error, 0.9) < 2e-3
+
+
+CROWD = """<mujoco>
+<default><geom contype="0" conaffinity="0"/>
+    <default class="balls"><geom contype="1" conaffinity="1"/></default>
+    <default class="rods"><geom contype="2" conaffinity="2"/></default>
+    <default class="wedges"><geom contype="4" conaffinity="4"/></default>
+</default>
+<asset><mesh name="wedge" vertex="0 0 0 .3 0 0 0 .3 0 0 0 .3 .2 .2 .2"/></asset>
+<worldbody>
+    <geom class="balls" type="plane" size="2 2 .1"/>
+    <body pos="0 0 .05"><freejoint/><geom class="balls" type="sphere" size=".1"/></body>
+    <body pos=".17 .02 .07"><freejoint/><geom class="balls" type="sphere" size=".08"/></body>
+    <body pos="1 0 .09" euler="80 5 0"><freejoint/><geom class="rods" type="cylinder" size=".1 .2"/></body>
+    <body pos="1.05 0 .27" euler="0 80 20"><freejoint/><geom class="rods" type="capsule" size=".09 .2"/></body>
+    <body pos="-1 0 -.01"><freejoint/><geom class="wedges" type="mesh" mesh="wedge"/></body>
+    <body pos="-.97 .02 .38" euler="10 20 0"><freejoint/><geom class="wedges" type="box" size=".1 .12 .1"/></body>
+    <body pos="-.85 .3 .08" euler="10 60 0"><freejoint/><geom class="wedges" type="ellipsoid" size=".1 .2 .15"/></body>
+</worldbody></mujoco>"""
+
+
+def test_pairs_side_by_side_are_as_those_one_by_one(monkeypatch):
+    """A CPU takes pair after pair, other processors several at once."""
+    model = uk.load(CROWD)
+    state, rng = uk.initial_state(model), np.random.default_rng(0)
+    kin, layout = kinematics(model, state.q), model.pairs.layout
+
+    def found() -> tuple:
+        """Compiled anew."""
+        reach, shapes = posed(model, kin, None)
+        contacts = jax.jit(lambda kin: detect(model, kin), compiler_options=QUICK)(kin)
+        on = response.OnContact(*(jnp.asarray(x) for x in (weight[:, 0], weight[:, 1:4], weight[:, 4:])))
+
+        def both(reach, shapes, contacts, on):
+            still = np.zeros(len(layout.groups), bool)
+            G = response.responses(layout, False, still, reach, shapes, contacts)
+            return G, response.pull(layout, False, reach, shapes, contacts, on)
+
+        return contacts, *jax.jit(both, compiler_options=QUICK)(reach, shapes, contacts, on)
+
+    weight = rng.normal(size=(layout.capacity, 7))
+    alone = found()
+    for module in (batches, hull_response):
+        monkeypatch.setattr(module, "takes_turns", lambda: False)
+    beside = found()
+    pairs = np.asarray(alone[0].pair)[np.asarray(alone[0].active)]
+    kinds = {layout.groups[np.searchsorted(layout.first, pair, "right") - 1].types for pair in pairs}
+    assert {("sphere", "sphere"), ("capsule", "cylinder"), ("box", "mesh"), ("ellipsoid", "mesh")} <= kinds
+    for x, y in zip(jax.tree.leaves(alone), jax.tree.leaves(beside), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9)
