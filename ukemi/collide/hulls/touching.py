@@ -121,11 +121,11 @@ def forms(types: list[tuple[str, str]]) -> list[Form]:
     """How pairs of kinds are settled, those of corners first. A cylinder is in two of them: its side may lie flat."""
     found: dict = {}
     for k, (a, b) in enumerate(types):
-        ground, own = KINDS[a].ground, KINDS[b if KINDS[a].ground else a].side
-        core = own is not None and own.core is not None
-        cases = [False] * (not core or (own is not None and own.line and not ground)) + [True] * core
-        for curved in cases:
-            found.setdefault((curved, KINDS[a].endless, ground), []).append(k)
+        flat, ground = KINDS[a].endless, KINDS[a].ground
+        core = None if flat else side(b if ground else a).core
+        cornered = core is None or (side(a).line and not ground)
+        for curved in [False] * cornered + [True] * (core is not None):
+            found.setdefault((curved, flat, ground), []).append(k)
     return [Form([types[k] for k in own], own, curved) for (curved, *_), own in sorted(found.items())]
 
 
