@@ -184,9 +184,9 @@ def _cells(corners: np.ndarray, n: int):
 @cache
 def _directions(n: int) -> np.ndarray:
     """Directions (6 n², 4, 3) at the ends of each of the cells of a cube, in the order of `support.cell`."""
-    ends, cell = (np.arange(n + 1) / n) * 2 - 1, np.arange(n)
-    side, i, j, u, w = np.ix_((1.0, -1.0), cell, cell, (0, 1), (0, 1))
-    square = np.stack(np.broadcast_arrays(side, ends[i + u], ends[j + w]), -1).reshape(-1, 4, 3)
+    ends = (np.arange(n + 1) / n) * 2 - 1
+    side, i, j, u, w = np.indices((2, n, n, 2, 2))
+    square = np.stack([1.0 - 2 * side, ends[i + u], ends[j + w]], -1).reshape(-1, 4, 3)
     square = square / np.linalg.norm(square, axis=2, keepdims=True)
     return np.concatenate([np.roll(square, axis, 2) for axis in range(3)])
 

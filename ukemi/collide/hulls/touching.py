@@ -335,7 +335,8 @@ def _between(form: Form, firsts, kind: Array, second: str, case: Array, patch: P
         curved = [convex for name in firsts if (convex := KINDS[name].convex)]
         found = witness_of_corners(body_among(curved, kind), a, spatial.materialize(other.corners), hint)
         return found.distance, 0.5 * (found.point_a + found.point_b), found.normal
-    return contact(case, *spatial.materialize((posed_among(firsts, kind, a, patch, 0), other)), hint)
+    own, other = spatial.materialize((posed_among(firsts, kind, a, patch, 0), other))
+    return contact(case, own, other, hint)
 
 
 def posed_among(kinds: Sequence[str], kind: Array, shape: Shape, patch: Patch, k: int) -> Posed:
