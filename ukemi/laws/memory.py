@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ukemi.model.checks import once
 from ukemi.model.records import Cache, Model, State
+from ukemi.once import once
 from ukemi.values import Expected
 
 
@@ -30,7 +30,11 @@ _kinds: dict[str, _Kind] = {}
 
 def remembers(name: str, blank: Callable[[Model], eqx.Module]) -> None:
     """Give every state a memory of this name: `blank(model)` before the first step."""
-    _kinds[name] = _Kind(blank, once(lambda model: _fields(jax.eval_shape(lambda: blank(model)))))
+
+    def shapes(model: Model) -> tuple[Expected, ...]:
+        return _fields(jax.eval_shape(lambda: blank(model)))
+
+    _kinds[name] = _Kind(blank, once(shapes))
 
 
 def remember(state: State, acceleration, iterations, **laws) -> Cache:

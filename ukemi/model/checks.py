@@ -3,10 +3,7 @@
 An array of the wrong length would broadcast, and a state of another model would be stepped; both are refused here.
 """
 
-import functools
-import weakref
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +13,7 @@ from ukemi import values
 from ukemi.errors import InputError
 from ukemi.model.records import Cache, Model, State
 from ukemi.model.tree import Tree
+from ukemi.once import once
 from ukemi.values import Expected
 
 Shapes = tuple[Expected, ...]
@@ -26,26 +24,6 @@ GROUPS = {name: record for name, record in FIELDS.items() if name not in ("tree"
 def check_model(model: Model) -> None:
     """Refuse what is not a model, and one whose leaves were replaced by what does not fit its topology."""
     shapes(model)
-
-
-Fact = TypeVar("Fact")
-
-
-def once(function: Callable[[Model], Fact]) -> Callable[[Model], Fact]:
-    """`function`, which is evaluated once for each model while it lives, by identity: no model ever changes."""
-    known: dict[int, tuple[weakref.ref, Fact]] = {}
-
-    @functools.wraps(function)
-    def recalled(model: Model) -> Fact:
-        key = id(model)
-        found = known.get(key)
-        if found is not None and found[0]() is model:
-            return found[1]
-        fact = function(model)
-        known[key] = weakref.ref(model, lambda _: known.pop(key, None)), fact
-        return fact
-
-    return recalled
 
 
 @once

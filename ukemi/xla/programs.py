@@ -1,8 +1,6 @@
 """Functions as JAX's operations see them: of flat arguments, of some of these alone, without what nobody uses."""
 
-import weakref
 from collections.abc import Callable, Iterator
-from functools import wraps
 from typing import Any
 
 import jax
@@ -11,6 +9,8 @@ from jax import typeof
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 from jax.interpreters.partial_eval import dce_jaxpr
+
+from ukemi.once import once
 
 RECENT = 64  # traced functions that are remembered
 PROGRAM = Jaxpr, ClosedJaxpr
@@ -72,19 +72,6 @@ def with_outputs(closed: ClosedJaxpr, outvars: list) -> ClosedJaxpr:
     jaxpr = closed.jaxpr.replace(outvars=outvars, debug_info=closed.jaxpr.debug_info.with_unknown_names())
     needed, _ = dce_jaxpr(jaxpr, [True] * len(outvars), instantiate=True)
     return ClosedJaxpr(needed, closed.consts)
-
-
-def once(function: Callable) -> Callable:
-    """A function of a program that is asked for each of them once: programs do not change, and hold one another."""
-    known = weakref.WeakKeyDictionary()
-
-    @wraps(function)
-    def ask(jaxpr: Jaxpr):
-        if jaxpr not in known:
-            known[jaxpr] = function(jaxpr)
-        return known[jaxpr]
-
-    return ask
 
 
 @once

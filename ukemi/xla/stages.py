@@ -12,9 +12,10 @@ import numpy as np
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 
+from ukemi.once import once
 from ukemi.xla.calls import by_turns, called, region_p
 from ukemi.xla.flags import compiles_calls
-from ukemi.xla.programs import inner, named, once, operations, renamed, trace, with_inner
+from ukemi.xla.programs import inner, named, operations, renamed, trace, with_inner
 from ukemi.xla.walls import BARRIER
 
 # Operations of `jax.lax` that XLA's emitter refuses or makes from calls of a library; linear algebra is in
