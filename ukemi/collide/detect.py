@@ -272,7 +272,7 @@ def _within_reach(layout: PairLayout, family: list[int], posed: Posed, index: Ar
         kept = jax.tree.map(lambda x, y: put_rows(x, y[None], count), kept, (rows_at(index, i), found))
         return kept, count + near, failed | found.failed
 
-    blank = jax.tree.map(lambda x: jnp.zeros((len(index), *x.shape), x.dtype), jax.eval_shape(search, jnp.int32(0))[0])
+    blank = Nearest.blank(len(index), posed.reach.dtype)
     none = (jnp.zeros_like(index), blank), jnp.int32(0), jnp.zeros((), bool)
     (index, found), count, failed = lax.fori_loop(0, wanted, some, none)
     return index, count, found, failed

@@ -46,6 +46,12 @@ class Nearest(NamedTuple):
     inside: Array  # () bool: they overlap
     failed: Array  # () bool: the search did not end
 
+    @staticmethod
+    def blank(n: int, dtype) -> "Nearest":
+        """Of n pairs that nothing is known of."""
+        three, corners, no = jnp.zeros((n, 3), dtype), jnp.zeros((n, 3), jnp.int32), jnp.zeros(n, bool)
+        return Nearest(three, three[:, 0], corners, corners, three, no, no)
+
 
 class _Search(NamedTuple):
     points: Points  # four

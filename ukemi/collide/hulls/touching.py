@@ -330,30 +330,25 @@ def settled(form: Form, kind: Array, case: Array, patch: Patch, hint: Array, a: 
 
 def _between(form: Form, firsts, kind: Array, second: str, case: Array, patch: Patch, hint: Array, a: Shape, b: Shape):
     """Distance (), point (3,) and normal (3,) of two shapes that have an end."""
-    other = posed(second, b, patch, 1)
+    other = posed([second], jnp.int32(0), b, patch, 1)
     if form.curved:
         curved = [convex for name in firsts if (convex := KINDS[name].convex)]
         found = witness_of_corners(body_among(curved, kind), a, spatial.materialize(other.corners), hint)
         return found.distance, 0.5 * (found.point_a + found.point_b), found.normal
-    own, other = spatial.materialize((posed_among(firsts, kind, a, patch, 0), other))
+    own, other = spatial.materialize((posed(firsts, kind, a, patch, 0), other))
     return contact(case, own, other, hint)
 
 
-def posed_among(kinds: Sequence[str], kind: Array, shape: Shape, patch: Patch, k: int) -> Posed:
-    """One side of a patch, of a shape of one of several kinds."""
-    found = [posed(name, shape, patch, k) for name in kinds]
-    if any(x.girth is not None for x in found):
-        found = [x._replace(axis=shape.mat[:, 2], girth=0.0 * x.radius if x.girth is None else x.girth) for x in found]
-    return one_of(kind, found)
-
-
-def posed(kind: str, shape: Shape, patch: Patch, k: int) -> Posed:
-    """One side of a patch in the world."""
-    scale, radius = side(kind).grown(shape.size)
+def posed(kinds: Sequence[str], kind: Array, shape: Shape, patch: Patch, k: int) -> Posed:
+    """One side of a patch in the world, of a shape of one of several kinds."""
+    scale, radius = one_of(kind, [side(name).grown(shape.size) for name in kinds])
     area = jnp.roll(scale, -1) * jnp.roll(scale, 1) * patch.area[k]
     corners, base = scale * patch.corners[k], shape.pos + rotate(shape.mat, scale * patch.base[k])
-    if KINDS[kind].ground and patch.below is not None:
+    if KINDS[kinds[0]].ground and patch.below is not None:
         corners = corners - patch.below[k][:, None] * np.array([0.0, 0.0, 1.0], corners.dtype)
     corners = shape.pos + rotate(shape.mat, corners)
-    girth = line(kind, shape)
-    return Posed(corners, rotate(shape.mat, area), base, radius, None if girth is None else shape.mat[:, 2], girth)
+    girths = [line(name, shape) for name in kinds]
+    if all(girth is None for girth in girths):
+        return Posed(corners, rotate(shape.mat, area), base, radius)
+    girth = one_of(kind, [0.0 * radius if girth is None else girth for girth in girths])
+    return Posed(corners, rotate(shape.mat, area), base, radius, shape.mat[:, 2], girth)
