@@ -19,7 +19,7 @@ from ukemi.model.hulls import Hulls
 from ukemi.model.records import PairLayout
 from ukemi.xla.batches import abreast, side_by_side, takes_turns
 
-CHUNK = 4  # contacts looked at together, but on a CPU
+CHUNK = 4  # contacts looked at together; on a CPU those with planes alone, which are short programs, and many
 
 
 class Touch(NamedTuple):
@@ -67,7 +67,7 @@ def put(out: Array, row: Array, new: Array) -> Array:
 
 def each(layout: PairLayout, family: Family, shapes: Shape, contacts, own: Array, write, out):
     """write(touch, out) for a family's `own` contacts, a few at a time."""
-    order, chunk = places(own, len(own)), abreast(CHUNK)
+    order, chunk = places(own, len(own)), CHUNK if family.form.is_flat else abreast(CHUNK)
     order = jnp.pad(order, (0, -len(order) % chunk))
     count, number = own.sum(), jnp.asarray(within(family.groups, len(layout.groups)))
     starts = np.array(layout.first[1:-1], np.int32)

@@ -116,6 +116,11 @@ class Form(NamedTuple):
     places: list[int]  # where these are in the list that they were taken from
     curved: bool  # contacts of a curved core, which are searched for; else those of corners in closed form
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether the first ones are planes."""
+        return KINDS[self.types[0][0]].endless
+
 
 def forms(types: list[tuple[str, str]]) -> list[Form]:
     """How pairs of kinds are settled, those of corners first. A cylinder is in two of them: its side may lie flat."""
