@@ -90,9 +90,8 @@ def force_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array)
         else:
             bent = found.of_actuators(model, found.bent)
             spring = spring + felt.T @ (per_length[:, None] * moment + per_velocity[:, None] * bent)
-            spring = spring + jnp.where(
-                stuck[:, None], 0.0, force_slopes_of_strings(model, found.turns, found.on_tendons(model, force))
-            )
+            turned = force_slopes_of_strings(model, found.turns, found.on_tendons(model, force))
+            spring = spring + jnp.where(stuck[:, None], 0.0, turned)
             damper = damper + (felt.T * per_velocity) @ moment
         per_act, per_ctrl = drive.in_signals(model, felt.T)
     return ForceSlopes(spring, damper, per_act, per_ctrl)

@@ -319,7 +319,7 @@ def settled(form: Form, kind: Array, case: Array, patch: Patch, hint: Array, a: 
     kind: () which of the form's pairs of kinds they are.
     """
     firsts, seconds = zip(*form.types, strict=True)
-    if KINDS[firsts[0]].endless:
+    if form.is_flat:
         normal = a.mat[:, 2]
         place = b.pos + rotate(b.mat, b.size * patch.corners[1, 0])
         distance = dot(place - a.pos, normal)
