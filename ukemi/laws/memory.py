@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from ukemi.model.records import Cache, Model, State
-from ukemi.once import once
 from ukemi.values import Expected
+from ukemi.xla.once import once
 
 
 class _Kind(NamedTuple):

@@ -13,8 +13,8 @@ from ukemi import values
 from ukemi.errors import InputError
 from ukemi.model.records import Cache, Model, State
 from ukemi.model.tree import Tree
-from ukemi.once import once
 from ukemi.values import Expected
+from ukemi.xla.once import once
 
 Shapes = tuple[Expected, ...]
 FIELDS: dict[str, Any] = Model.__annotations__

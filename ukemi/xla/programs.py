@@ -10,7 +10,7 @@ from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from ukemi.once import once
+from ukemi.xla.once import once
 
 RECENT = 64  # traced functions that are remembered
 PROGRAM = Jaxpr, ClosedJaxpr

@@ -12,9 +12,9 @@ import numpy as np
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 
-from ukemi.once import once
 from ukemi.xla.calls import by_turns, called, region_p
 from ukemi.xla.flags import compiles_calls
+from ukemi.xla.once import once
 from ukemi.xla.programs import inner, named, operations, renamed, trace, with_inner
 from ukemi.xla.walls import BARRIER
 
