@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ukemi.maths.ranking import FEW, ascending, row_and_column, smallest, wrapped
+from ukemi.maths import ranking
+from ukemi.maths.ranking import FEW, ascending, parts, places, row_and_column, smallest, wrapped
 
 
 @pytest.mark.parametrize("n", [1, 2, 35, FEW, FEW + 1])
@@ -19,6 +20,21 @@ def test_the_smallest_come_in_rising_order_and_equal_ones_in_theirs(n):
 def test_places_exist_even_among_numbers_that_are_not_numbers():
     places = np.asarray(smallest(jnp.array([jnp.nan, 1.0, jnp.nan, 0.0]), 4))
     assert ((places >= 0) & (places < 4)).all()
+
+
+@pytest.mark.parametrize("turns", [True, False])
+def test_places_of_what_is_true_and_the_last_one_beyond(turns, monkeypatch):
+    monkeypatch.setattr(ranking, "takes_turns", lambda: turns)
+    for mask in (*(np.random.default_rng(0).random((5, 9)) < 0.5), np.ones(9, bool), np.zeros(9, bool)):
+        for k in (1, 4, 9, 12):
+            want = [*np.flatnonzero(mask), *[8] * k][:k]
+            np.testing.assert_array_equal(places(jnp.asarray(mask), k), want)
+
+
+def test_parts_that_hold_a_count():
+    for size in (1, 4):
+        for count in range(10):
+            assert parts(jnp.int32(count), size) == -(-count // size)
 
 
 def test_three_numbers_in_rising_order():

@@ -29,7 +29,7 @@ from ukemi.collide.shapes import EMPTY, Shape, shapes_at, sides
 from ukemi.implicit.rule import keep, unmoved, zero_tangent
 from ukemi.maths import spatial
 from ukemi.maths.gathers import put_rows, rows_at
-from ukemi.maths.ranking import places, smallest
+from ukemi.maths.ranking import parts, places, smallest, wrapped
 from ukemi.mechanics.kinematics import Kinematics, geom_frames
 from ukemi.model.records import Model, PairLayout
 from ukemi.status import Status
@@ -62,7 +62,7 @@ class Contacts(NamedTuple):
     @property
     def names(self) -> Array:
         """A number (nc,) for each contact point, by which another step knows it; −1 where there is none."""
-        return jnp.where(self.active, self.pair * NAMES + self.which % NAMES, -1).astype(jnp.int32)
+        return jnp.where(self.active, self.pair * NAMES + wrapped(self.which, NAMES), -1).astype(jnp.int32)
 
     def rowwise(self, change: Callable[[Array], Array]) -> "Contacts":
         """The same with all arrays that lead with contacts changed."""
@@ -177,7 +177,7 @@ def _patches(layout: PairLayout, corners: Corners, features: Array, count: Array
 
         blank = jax.eval_shape(every, corners, padded, count)
         blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), blank)
-        out = lax.fori_loop(0, -(-count // ROWS), some, blank)
+        out = lax.fori_loop(0, parts(count, ROWS), some, blank)
         return jax.tree.map(lambda x: x[: len(features)], out)
 
     return one_by_one(by_rows, in_lockstep=every)(corners, features, count)
@@ -333,7 +333,7 @@ def _append_in_parts(layout: PairLayout, every: list[list[int]], posed: Posed, r
     always = layout.first[layout.always]
     if every[0][0] < layout.always:
         return add(posed.part(0, always), carry)
-    return lax.fori_loop(0, -(-posed.count // PART), lambda k, at: add(posed.part(always + k * PART, PART), at), carry)
+    return lax.fori_loop(0, parts(posed.count, PART), lambda k, at: add(posed.part(always + k * PART, PART), at), carry)
 
 
 def _near(layout: PairLayout, posed: Posed, g: int, h: int) -> tuple[Array, int]:
@@ -378,7 +378,7 @@ def _adder(layout: PairLayout, family: list[int], posed: Posed, near: Array, sta
             lost = lost | seen.lost | (after > room)
             return found, jnp.minimum(after, room).astype(jnp.int32), lost, failed | seen.failed
 
-        found, length, lost, failed = lax.fori_loop(0, -(-wanted // chunk), some, carry)
+        found, length, lost, failed = lax.fori_loop(0, parts(wanted, chunk), some, carry)
         return found, length, lost | (count > slots), failed
 
     return add

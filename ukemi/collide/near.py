@@ -14,6 +14,7 @@ from ukemi.collide.kinds import KINDS
 from ukemi.collide.primitives import is_ground
 from ukemi.collide.shapes import EMPTY, Shape, own_arrays
 from ukemi.maths import spatial
+from ukemi.maths.ranking import parts
 from ukemi.model.records import Model
 
 CHUNK = 64  # candidates whose bounds are found together
@@ -113,7 +114,7 @@ def _of_many(model: Model, shapes: Shape, corners: Corners, ahead: Array | None)
 
     padded = jnp.pad(found.pair, (0, -len(found.pair) % PART))
     blank = jnp.zeros(len(padded), end.dtype), jnp.full(len(padded), EMPTY, end.dtype)
-    listed = lax.fori_loop(0, -(-found.count // CHUNK), some, blank)
+    listed = lax.fori_loop(0, parts(found.count, CHUNK), some, blank)
     real = np.arange(len(padded)) < found.count
     always = np.arange(layout.first[layout.always], dtype=np.int32)
     reach, near = (jnp.concatenate(x) for x in zip(rows(always), listed, strict=True))

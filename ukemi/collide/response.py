@@ -22,6 +22,7 @@ from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, is_zero, unmoved
 from ukemi.maths import spatial
 from ukemi.maths.gathers import mix
+from ukemi.maths.ranking import parts
 from ukemi.model.records import PairLayout
 from ukemi.xla.batches import one_by_one, side_by_side
 
@@ -185,7 +186,7 @@ def _fill(
         row = jnp.where(mine.any(-1), jnp.argmax(mine, -1), len(own))
         return polytopes.put(G, *spatial.materialize((row, new)))
 
-    return lax.fori_loop(0, -(-count // chunk), some, G)
+    return lax.fori_loop(0, parts(count, chunk), some, G)
 
 
 def _pair_response(function, a: Shape, b: Shape, reach: Array, columns: np.ndarray) -> Array:
@@ -275,7 +276,7 @@ def _add_pulls(
         owner = geoms.reshape(-1) == np.arange(len(total))[:, None]
         return total + mix(owner.astype(rows.dtype), pulled)
 
-    return lax.fori_loop(0, -(-count // chunk), some, total)
+    return lax.fori_loop(0, parts(count, chunk), some, total)
 
 
 def _pair_pull(function, a: Shape, b: Shape, reach: Array, on: Array, width: int) -> Array:

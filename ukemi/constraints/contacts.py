@@ -163,7 +163,7 @@ def contact_lever(model: Model, kin: Kinematics, contacts: Contacts, dim: int) -
         mask = (second - first).astype(S.dtype)
     else:
         mask = jnp.asarray(moves[body[:, 1]] - moves[body[:, 0]])[contacts.pair].astype(S.dtype)
-    return Lever(mask, contacts.point - origin, contacts.frame, S, dim)
+    return Lever(spatial.materialize(mask), contacts.point - origin, contacts.frame, S, dim)
 
 
 def contact_jacobian(model: Model, kin: Kinematics, contacts: Contacts, dim: int) -> Array:

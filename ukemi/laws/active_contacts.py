@@ -11,6 +11,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from ukemi.constraints.rows import RowKinds
 from ukemi.maths.gathers import rows_where
+from ukemi.maths.ranking import parts
 from ukemi.xla.batches import one_by_one
 from ukemi.xla.programs import trace
 
@@ -83,7 +84,7 @@ def in_chunks(function, kinds: RowKinds):
         _, _, (sums, rows) = jax.tree.unflatten(structure, closed.out_avals)
         sums = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), sums)
         rows = jax.tree.map(lambda x: jnp.zeros((n, *x.shape[1:]), x.dtype), rows)
-        return lax.fori_loop(0, -(-contacts.active.sum() // CHUNK), add, (sums, rows))
+        return lax.fori_loop(0, parts(contacts.active.sum(), CHUNK), add, (sums, rows))
 
     return one_by_one(whole if n <= CHUNK else by_chunks, in_lockstep=whole)
 

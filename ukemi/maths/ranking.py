@@ -1,8 +1,11 @@
-"""Order among a few whole numbers, without a sort, and where they are in a table."""
+"""Order among a few numbers, without a sort, and where they are in a table."""
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+
+from ukemi.maths.gathers import put_rows
+from ukemi.xla.batches import takes_turns
 
 FEW = 512  # numbers up to which comparing all pairs is faster than sorting
 
@@ -23,8 +26,17 @@ def smallest(x: Array, k: int) -> Array:
 
 def places(mask: Array, k: int) -> Array:
     """Places (k,) of the first k true entries of a mask (n,); the last place for each that there is not."""
-    rank = jnp.searchsorted(jnp.cumsum(mask), np.arange(1, k + 1))
-    return jnp.minimum(rank, len(mask) - 1).astype(jnp.int32)
+    last = len(mask) - 1
+    if not takes_turns():
+        return jnp.minimum(jnp.searchsorted(jnp.cumsum(mask), np.arange(1, k + 1)), last).astype(jnp.int32)
+
+    def one(i: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
+        # whatever is not true is overwritten by the next one
+        place, count = found
+        return put_rows(place, i.astype(jnp.int32)[None], count), count + lax.dynamic_index_in_dim(mask, i, keepdims=False)
+
+    start = jnp.full(k + 1, last, jnp.int32), jnp.int32(0)
+    return lax.fori_loop(jnp.int32(0), jnp.int32(len(mask)), one, start)[0][:k]
 
 
 def place_in(rows: Array, none: int = -1) -> Array:
@@ -39,6 +51,11 @@ def wrapped(k: Array, n: Array | int) -> Array:
     """k % n of whole numbers that are not negative: `%` compiles what others need with it."""
     dtype, shape = jnp.result_type(k, n), jnp.broadcast_shapes(jnp.shape(k), jnp.shape(n))
     return lax.rem(*(jnp.broadcast_to(jnp.asarray(x, dtype), shape) for x in (k, n)))
+
+
+def parts(count: Array, size: int) -> Array:
+    """How many parts of a size hold a count (), the last one in part: `//` compiles what negative ones need with it."""
+    return count if size == 1 else lax.div(count + (size - 1), jnp.asarray(size, count.dtype))
 
 
 def row_and_column(k: Array, columns: int) -> Array:

@@ -4,8 +4,10 @@
 longer than a step of a humanoid: here it is once.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar, cast
 
 import jax
@@ -13,7 +15,19 @@ import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
+SEVERAL = 50_000  # new objects after which Python looks for garbage while we trace
 ARRAYS = jax.Array, np.ndarray, np.generic
+
+
+@contextlib.contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Python looks for garbage after some hundred new objects; tracing makes millions, and nearly all of them stay."""
+    young, *older = gc.get_threshold()
+    gc.set_threshold(max(young, SEVERAL) if young else 0, *older)
+    try:
+        yield
+    finally:
+        gc.set_threshold(young, *older)
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
@@ -23,7 +37,8 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
         structure, others = static
         given = iter(arrays)
         leaves = [next(given) if other is None else other[0] for other in others]
-        return cast(Callable, function)(*jax.tree.unflatten(structure, leaves))
+        with _rare_collections():
+            return cast(Callable, function)(*jax.tree.unflatten(structure, leaves))
 
     run.__name__ = run.__qualname__ = function.__name__  # as profiles and caches have it
     program = jax.jit(run, static_argnums=0)

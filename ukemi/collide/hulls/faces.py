@@ -11,7 +11,7 @@ from ukemi.collide.geometry import cross, dot, rotate
 from ukemi.collide.hulls.support import Body, Joined, entries
 from ukemi.collide.simplex import direction
 from ukemi.maths.gathers import rows_at
-from ukemi.maths.ranking import wrapped
+from ukemi.maths.ranking import parts, wrapped
 from ukemi.model.hulls import Hulls
 
 EDGES = 8  # edges of a face looked at together
@@ -41,7 +41,7 @@ def face_plane(hulls: Hulls, corners: Joined | Array, face: Array) -> tuple[Arra
         arms = corners[rows_at(hulls.loop, at)] - base[..., None, :]
         return total + 0.5 * cross(arms[..., :-1, :], arms[..., 1:, :]).sum(-2)
 
-    count = 1 if hulls.longest <= EDGES else -(-(end - start - 1).max() // EDGES)
+    count = 1 if hulls.longest <= EDGES else parts((end - start - 1).max(), EDGES)
     rounding = rows_at(jnp.asarray(hulls.rounding, base.dtype), face)
     return lax.fori_loop(0, count, further, rounding), corners[rows_at(hulls.loop, end - 1)]
 

@@ -14,7 +14,7 @@ from ukemi.collide.hulls.features import patch as patch_of
 from ukemi.collide.hulls.touching import Form, forms, settled, within
 from ukemi.collide.shapes import Hit, Shape, sides
 from ukemi.maths.gathers import put_rows, rows_at
-from ukemi.maths.ranking import places
+from ukemi.maths.ranking import parts, places
 from ukemi.model.hulls import Hulls
 from ukemi.model.records import PairLayout
 from ukemi.xla.batches import abreast, side_by_side, takes_turns
@@ -82,7 +82,7 @@ def each(layout: PairLayout, family: Family, shapes: Shape, contacts, own: Array
         real = jnp.where(at < count, row, len(own))
         return write(Touch(real, a, b, codes, patch, frame[:, 0], geoms, kind), out)
 
-    return lax.fori_loop(0, -(-count // chunk), some, out)
+    return lax.fori_loop(0, parts(count, chunk), some, out)
 
 
 def bend(form: Form, hulls: Hulls, corners: Corners, along: Corners, touch: Touch) -> Array:

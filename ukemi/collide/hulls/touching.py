@@ -96,11 +96,12 @@ def contacts(hulls: Hulls, corners: Corners, pair: Pair, found: Nearest | None) 
 
         def of(form: Form):
             one = jnp.asarray(within(form.places, len(types)))[kind]
-            hit = jax.vmap(lambda case, patch: settled(form, one, case, patch, hint, a, b))
-            return lambda: jax.tree.map(lambda x: x[:, 0], hit(case, touch))
+            each = jax.vmap(lambda case, patch: _placed(form, one, case, patch, hint, a, b))
+            return lambda: each(case, touch)
 
         number = jnp.asarray(case[0] == features.CURVED, jnp.int32) if len(every) > 1 else 0
-        return lax.switch(number, [of(form) for form in every]), codes
+        distance, point, normal = lax.switch(number, [of(form) for form in every])
+        return Hit(distance, point, contact_frame(normal)), codes
 
     if KINDS[kinds[0]].endless:
         return hits(*_on_plane(hulls, known, a, b, body(second, b, known.hull[1]), reach))
@@ -318,6 +319,12 @@ def settled(form: Form, kind: Array, case: Array, patch: Patch, hint: Array, a: 
 
     kind: () which of the form's pairs of kinds they are.
     """
+    distance, point, normal = _placed(form, kind, case, patch, hint, a, b)
+    return Hit(distance[None], point[None], contact_frame(normal)[None])
+
+
+def _placed(form: Form, kind: Array, case: Array, patch: Patch, hint: Array, a: Shape, b: Shape):
+    """Its distance (), point (3,) and normal (3,)."""
     firsts, seconds = zip(*form.types, strict=True)
     if form.is_flat:
         normal = a.mat[:, 2]
@@ -329,8 +336,7 @@ def settled(form: Form, kind: Array, case: Array, patch: Patch, hint: Array, a: 
         normal = -normal
     else:
         distance, point, normal = _between(form, firsts, kind, seconds[0], case, patch, hint, a, b)
-    distance, point, normal = spatial.materialize((jnp.where(case == features.NONE, EMPTY, distance), point, normal))
-    return Hit(distance[None], point[None], contact_frame(normal)[None])
+    return spatial.materialize((jnp.where(case == features.NONE, EMPTY, distance), point, normal))
 
 
 def _between(form: Form, firsts, kind: Array, second: str, case: Array, patch: Patch, hint: Array, a: Shape, b: Shape):

@@ -48,6 +48,7 @@ from ukemi.collide.sweep import hull
 from ukemi.collide.sweep.hull import Hull
 from ukemi.collide.sweep.motion import Moving, acceleration_bound, moving
 from ukemi.maths import spatial
+from ukemi.maths.ranking import parts
 from ukemi.mechanics.kinematics import Kinematics, geom_frames
 from ukemi.model.records import Model
 from ukemi.xla.batches import one_by_one
@@ -166,7 +167,7 @@ def _in_chunks(function, count: Array, args, fill):
         new = jax.tree.map(keep, jax.vmap(function)(own), out)
         return jax.tree.map(lambda x, y: lax.dynamic_update_slice_in_dim(x, y, i * CHUNK, 0), out, new)
 
-    out = lax.fori_loop(0, -(-count // CHUNK), some, padded[1])
+    out = lax.fori_loop(0, parts(count, CHUNK), some, padded[1])
     return jax.tree.map(lambda x: x[:n], out)
 
 

@@ -1,6 +1,7 @@
 """Dense derivatives of the soft law's constraint force in closed form: what `linearize` is made of."""
 
 import dataclasses
+from functools import partial
 from typing import NamedTuple, cast
 
 import jax
@@ -23,7 +24,7 @@ from ukemi.constraints.contact_slopes import (
 )
 from ukemi.constraints.contacts import contact_jacobian, contact_parameters, surface_slip
 from ukemi.constraints.rows import RowKinds, constant_dofs, placed, scalar_blocks, squares
-from ukemi.laws.soft.contacts import contact_law, contact_softness, pressed
+from ukemi.laws.soft.contacts import contact_softness, law_of_softness, pressed
 from ukemi.laws.soft.penalty import Penalty, penalty_force, penalty_hessian
 from ukemi.laws.soft.rows import row_softness, scalar_rows
 from ukemi.maths import spatial
@@ -69,25 +70,25 @@ def contact_pushes(kinds: RowKinds, frame: Frame, a: Array, v: Array) -> Pushes:
     model, contacts, dim = frame.model, frame.contacts, kinds.dim
     prm = contact_parameters(model, contacts.pair)
     press = pressed(model, prm, kinds, contacts)
-    law = contact_law(model, contacts, kinds, v[:, :dim] + surface_slip(model, frame.kin, contacts, dim))
+
+    def of_distance(distance):
+        return contact_softness(model, prm, kinds, distance, press)
+
+    one = jnp.ones_like(contacts.distance)
+    soft, (push, _, R_dot) = jax.jvp(of_distance, (contacts.distance,), (one,))
+    velocity = v[:, :dim] + surface_slip(model, frame.kin, contacts, dim)
+    law = law_of_softness(model, prm, contacts, kinds, velocity, soft)
     only = dataclasses.replace(kinds, hold=0, rub=0, push=0)
     empty = jnp.zeros(0, a.dtype)
     penalty = Penalty(empty, empty, *law[1:])
     x = (a[:, :dim] - law.aref).reshape(-1)
     f = penalty_force(only, penalty, x).reshape(-1, dim)
     P = -penalty_hessian(only, penalty, x)[1]
-
-    def of_distance(distance):
-        soft = contact_softness(model, prm, kinds, distance, press)
-        return soft.push, soft.R, soft.damping
-
-    one = jnp.ones_like(contacts.distance)
-    (_, R, damping), (push, R_dot, _) = jax.jvp(of_distance, (contacts.distance,), (one,))
     # forces are in proportion to 1/R at given x
-    nearer = P[:, :, 0] * push[:, None] - f * (R_dot / R)[:, None]
+    nearer = P[:, :, 0] * push[:, None] - f * (R_dot / soft.R)[:, None]
     nearer = jnp.where(contacts.active[:, None], nearer, 0.0)
     net = f.at[:, 0].add(-adhesion_at(model, contacts)) if model.pairs.layout.adheres else f
-    return Pushes(net, P, damping, nearer)
+    return Pushes(net, P, soft.damping, nearer)
 
 
 def _change(model: Model, pushes: Pushes) -> Change:
@@ -156,13 +157,13 @@ def _row_changes(kinds: RowKinds, frame: Frame, a: Array) -> tuple[list, list, l
     """J of rows that are not contacts, and how their forces follow J a, J v and the position error, kind by kind."""
     J, stiff, damped, nearer = [], [], [], []
     blocks = scalar_blocks(frame)
-    law = scalar_rows(frame, blocks)
+    softness = [_softness_slope(frame.model, block) for block in blocks]
+    law = scalar_rows(frame, blocks, [soft for soft, _ in softness])
     x = jnp.concatenate([block.J @ a for block in blocks]) - law.aref
     empty = Penalty(law.D, law.bound, *(jnp.zeros((0, 1), a.dtype),) * 4)
     only = dataclasses.replace(kinds, contacts=0)
     force, P = penalty_force(only, empty, x), -penalty_hessian(only, empty, x)[0]
-    for block, rows in placed(blocks):
-        soft, change = _softness_slope(frame.model, block)
+    for (block, rows), (soft, change) in zip(placed(blocks), softness, strict=True):
         J.append(block.J)
         stiff.append(P[rows])
         damped.append(P[rows] * soft.damping)
@@ -171,9 +172,6 @@ def _row_changes(kinds: RowKinds, frame: Frame, a: Array) -> tuple[list, list, l
 
 
 def _softness_slope(model: Model, block: Block):
-    """Softness of rows whose two position errors are one, and its derivative in it."""
-
-    def of_distance(distance):
-        return row_softness(model, block, distance, distance)
-
-    return jax.jvp(of_distance, (block.residual,), (jnp.ones_like(block.residual),))
+    """Softness of rows, and of those whose two position errors are one its derivative in it."""
+    one = jnp.ones_like(block.residual)
+    return jax.jvp(partial(row_softness, model, block), (block.residual, block.depth), (one, one))

@@ -33,14 +33,21 @@ class ContactLaw(NamedTuple):
 
 def contact_law(model: Model, contacts: Contacts, kinds: RowKinds, velocity: Array) -> ContactLaw:
     """Softness of contacts whose rows move at `velocity` (n, dim), the running of their surfaces included."""
+    prm = contact_parameters(model, contacts.pair)
+    soft = contact_softness(model, prm, kinds, contacts.distance, pressed(model, prm, kinds, contacts))
+    return law_of_softness(model, prm, contacts, kinds, velocity, soft)
+
+
+def law_of_softness(
+    model: Model, prm: ContactParameters, contacts: Contacts, kinds: RowKinds, velocity: Array, soft: Softness
+) -> ContactLaw:
+    """The same, of contacts whose parameters and softness are known."""
     dim = kinds.dim
     own = np.arange(1, dim) < model.pairs.layout.condim[:, None]  # directions that the pair's own dimension has
-    prm = contact_parameters(model, contacts.pair)
     friction = jnp.where(jnp.asarray(own)[contacts.pair], prm.friction[:, : dim - 1], 0.0)
     smooth = _is_smooth(model, prm, contacts)
     if model.pairs.layout.adheres:  # pulled from afar, but not rubbed
         friction = jnp.where(smooth[:, None], 0.0, friction)
-    soft = contact_softness(model, prm, kinds, contacts.distance, pressed(model, prm, kinds, contacts))
     aref = -soft.damping * velocity - jnp.where(np.arange(dim) == 0, soft.push[:, None], 0.0)
     return ContactLaw(aref, *_contact_penalty(model, contacts, kinds, soft.R, prm.friction[:, 0], friction, smooth))
 

@@ -14,6 +14,7 @@ from ukemi.laws.active_contacts import CHUNK
 from ukemi.laws.soft.penalty import active_contacts, apply_hessian, penalty_force, penalty_hessian
 from ukemi.laws.soft.problem import Point, Problem, evaluate, solution
 from ukemi.maths import spatial
+from ukemi.maths.ranking import parts
 from ukemi.maths.systems import solve
 
 
@@ -37,7 +38,7 @@ def hessian(kinds: RowKinds, problem: Problem, x: Array, active: Array) -> Array
         stiff = cast(Array, sum(block[:, :, j, None] * rows[:, None, j] for j in range(kinds.dim)))
         return H + spatial.gram(lax.collapse(rows, 0, 2), lax.collapse(stiff, 0, 2))
 
-    return lax.fori_loop(0, jnp.minimum(-(-active // size), count), add, H)
+    return lax.fori_loop(0, jnp.minimum(parts(active, size), count), add, H)
 
 
 def newton(kinds: RowKinds, problem: Problem, start: Array, *, iterations: int, searches: int, tolerance: float):

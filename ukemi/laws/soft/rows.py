@@ -25,9 +25,8 @@ class Rows(NamedTuple):
     penalty: Penalty
 
 
-def reference(model: Model, block: Block, v: Array) -> tuple[Array, Array, Array]:
+def reference(block: Block, soft: Softness, v: Array) -> tuple[Array, Array, Array]:
     """a_ref, R and D of the rows of a block (MuJoCo, "Parameters")."""
-    soft = row_softness(model, block, block.residual, block.depth)
     aref = -soft.damping * (block.J @ v) - soft.push - block.drift
     R = jnp.maximum(TINY, soft.R)
     return aref, R, jnp.where(block.active, 1 / R, 0.0)
@@ -49,10 +48,12 @@ class ScalarRows(NamedTuple):
     bound: Array  # (rub,)
 
 
-def scalar_rows(frame: Frame, blocks: list[Block]) -> ScalarRows:
-    """What the law makes of blocks."""
+def scalar_rows(frame: Frame, blocks: list[Block], softness: list[Softness] | None = None) -> ScalarRows:
+    """What the law makes of blocks, of which the softness may be known."""
     none = jnp.zeros(0, frame.q.dtype)
-    laws = [reference(frame.model, block, frame.v) for block in blocks]
+    if softness is None:
+        softness = [row_softness(frame.model, block, block.residual, block.depth) for block in blocks]
+    laws = [reference(block, soft, frame.v) for block, soft in zip(blocks, softness, strict=True)]
     bounds = [block.bound for block in blocks if block.bound is not None]
     aref, R, D = (jnp.concatenate([none, *(law[k] for law in laws)]) for k in range(3))
     return ScalarRows(aref, R, D, jnp.concatenate([none, *bounds]))
