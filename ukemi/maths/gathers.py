@@ -55,7 +55,11 @@ def _check(index: np.ndarray, length: int) -> None:
 
 def rows_at(table: Array | np.ndarray, k: Array) -> Array:
     """Rows (..., r) of a table (n, r) at positions (...) that are within it; indexing would compile tests of that."""
-    return jnp.asarray(table).at[k].get(mode="promise_in_bounds", wrap_negative_indices=False)
+    table, k = jnp.asarray(table), jnp.asarray(k)
+    rest = tuple(range(k.ndim, k.ndim + table.ndim - 1))
+    where = lax.GatherDimensionNumbers(rest, (0,), (0,))
+    mode = lax.GatherScatterMode.PROMISE_IN_BOUNDS
+    return lax.gather(table, lax.expand_dims(k, [k.ndim]), where, (1, *table.shape[1:]), mode=mode)
 
 
 def put_rows(table: Array, rows: Array, start: Array) -> Array:

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.maths.gathers import put_rows
+from ukemi.maths.gathers import put_rows, rows_at
 from ukemi.xla.batches import takes_turns
 
 FEW = 512  # numbers up to which comparing all pairs is faster than sorting
@@ -33,7 +33,7 @@ def places(mask: Array, k: int) -> Array:
     def one(i: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
         # whatever is not true is overwritten by the next one
         place, count = found
-        return put_rows(place, i.astype(jnp.int32)[None], count), count + lax.dynamic_index_in_dim(mask, i, keepdims=False)
+        return put_rows(place, i.astype(jnp.int32)[None], count), count + rows_at(mask, i)
 
     start = jnp.full(k + 1, last, jnp.int32), jnp.int32(0)
     return lax.fori_loop(jnp.int32(0), jnp.int32(len(mask)), one, start)[0][:k]

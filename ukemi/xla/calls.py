@@ -44,8 +44,9 @@ def _marked(*args, closed: ClosedJaxpr) -> list[Array]:
     def region(*values):
         full = replaced([jnp.zeros(x.shape, x.dtype) for x in args], present, values)
         # XLA aborts on an argument that nothing uses, as one may become when it simplifies: one number of each is used
-        first = [lax.slice(x, (0,) * x.ndim, (1,) * x.ndim).reshape(1).astype(jnp.float32) for x in values]
-        return *_inside_p.bind(*full, closed=walled(closed)), jnp.concatenate(first)
+        first = [lax.reshape(lax.slice(x, (0,) * x.ndim, (1,) * x.ndim), (1,)) for x in values]
+        first = lax.concatenate([lax.convert_element_type(x, jnp.float32) for x in first], 0)
+        return *_inside_p.bind(*full, closed=walled(closed)), first
 
     # XLA moves constants in, and aborts on the unused argument of a large one: here it sees none
     out = jax.jit(region)(*lax.optimization_barrier([args[k] for k in present]))
