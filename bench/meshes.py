@@ -2,8 +2,8 @@
 
     python bench/meshes.py [folder of robot files]
 
-Robots stand or lie on a floor and are stepped from a state in contact, ours within a loop; float32, one world, ratios
-of medians. Differences are a step and centred ones of MuJoCo's.
+Robots stand or lie on a floor and are stepped from a state in contact, ours within a loop; float32, one world. Both are
+timed in turns, and ratios are medians of those of neighbours. Differences are a step and centred ones of MuJoCo's.
 """
 
 import argparse
@@ -30,6 +30,9 @@ ROBOTS = {
 }
 
 
+ROUNDS = 15  # of both, one after the other
+
+
 def settled(m: mujoco.MjModel, height: float) -> mujoco.MjData:
     """Half a second after the start."""
     d = mujoco.MjData(m)
@@ -42,14 +45,20 @@ def settled(m: mujoco.MjModel, height: float) -> mujoco.MjData:
     return d
 
 
-def median_of(call, count: int) -> float:
-    """Median time of a call [µs]."""
-    times = []
-    for _ in range(count):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return 1e6 * float(np.median(times))
+def timed(call) -> float:
+    """How long a call takes [s]."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def in_turns(mine, theirs) -> tuple[float, float]:
+    """Median time of my call [µs], and how many of theirs it takes; the machine's speed may drift meanwhile."""
+    times = np.zeros((ROUNDS, 2))
+    for k in range(ROUNDS):
+        for own, call in enumerate((mine, theirs)):
+            times[k, own] = min(timed(call) for _ in range(3))  # the first one warms up caches
+    return 1e6 * float(np.median(times[:, 0])), float(np.median(times[:, 0] / times[:, 1]))
 
 
 def bytes_of(value) -> int:
@@ -78,7 +87,6 @@ def measure(name: str, path: Path, height: float, slopes: bool) -> None:
     start = time.perf_counter()
     run = jax.jit(roll).lower(state).compile()
     first = time.perf_counter() - start
-    mine = median_of(lambda: jax.block_until_ready(run(state)), 7) / steps
     q, v, act = d.qpos.copy(), d.qvel.copy(), d.act.copy()
 
     def theirs():
@@ -86,13 +94,16 @@ def measure(name: str, path: Path, height: float, slopes: bool) -> None:
         for _ in range(steps):
             mujoco.mj_step(m, d)
 
-    other = median_of(theirs, 7) / steps
-    line = f"{name:12} nv {m.nv:3} contacts {d.ncon:3}  step {mine:7.0f} µs = {mine / other:5.1f} x mj_step"
+    mine, ratio = in_turns(lambda: jax.block_until_ready(run(state)), theirs)
+    line = f"{name:12} nv {m.nv:3} contacts {d.ncon:3}  step {mine / steps:7.0f} µs = {ratio:5.1f} x mj_step"
     line += f"  load {loading:4.1f} s  first call {first:5.1f} s  model {bytes_of(model) / 1e6:.1f} MB"
     if slopes:
         A, B = np.zeros((2 * m.nv + m.na,) * 2), np.zeros((2 * m.nv + m.na, m.nu))
-        d.qpos[:], d.qvel[:], d.act[:] = q, v, act
-        differences = median_of(lambda: mujoco.mjd_transitionFD(m, d, 1e-6, True, A, B, None, None), 7) + other
+
+        def differences():
+            theirs()
+            for _ in range(steps):
+                mujoco.mjd_transitionFD(m, d, 1e-6, True, A, B, None, None)
 
         def along(state):
             def one(s, _):
@@ -105,8 +116,8 @@ def measure(name: str, path: Path, height: float, slopes: bool) -> None:
         jax.jit(partial(uk.linearize, model)).lower(state).compile()
         first = time.perf_counter() - start
         run_along = jax.jit(along).lower(state).compile()
-        exact = median_of(lambda: jax.block_until_ready(run_along(state)), 7) / steps
-        line += f"  with A, B {exact:.0f} µs, {differences / exact:5.1f} x faster than differences"
+        exact, ratio = in_turns(lambda: jax.block_until_ready(run_along(state)), differences)
+        line += f"  with A, B {exact / steps:.0f} µs, {1 / ratio:5.1f} x faster than differences"
         line += f", first call {first:5.1f} s"
     print(line, flush=True)
 
