@@ -64,7 +64,7 @@ def contact_parameters(model: Model, pair: Array) -> ContactParameters:
         weight=weight.sum(-1),
     )
     out = _listed(model, pair, out)
-    return out._replace(friction=jnp.maximum(out.friction, MIN_FRICTION))
+    return spatial.materialize(out._replace(friction=jnp.maximum(out.friction, MIN_FRICTION)))
 
 
 def _listed(model: Model, pair: Array, mixed: ContactParameters) -> ContactParameters:

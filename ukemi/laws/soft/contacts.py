@@ -18,6 +18,7 @@ from ukemi.constraints.softness import (
     impedance_ahead,
     stiffness_damping,
 )
+from ukemi.maths import spatial
 from ukemi.model.records import Model
 
 
@@ -83,6 +84,7 @@ def contact_softness(model: Model, prm: ContactParameters, kinds: RowKinds, dist
     depth, ahead = distance - prm.margin, kinds.ahead
     d = impedance(prm.solimp, depth) if ahead is None else impedance_ahead(ahead, prm.solimp, depth)
     k, b = stiffness_damping(model, prm.solref, prm.solimp)
+    d, k, b = spatial.materialize((d, k, b))
     slip = b
     if kinds.cone == "elliptic" and len(model.pairs.margin):
         given = (prm.solref_friction != 0).any(-1)

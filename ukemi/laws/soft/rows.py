@@ -34,8 +34,8 @@ def reference(block: Block, soft: Softness, v: Array) -> tuple[Array, Array, Arr
 
 def row_softness(model: Model, block: Block, residual: Array, depth: Array) -> Softness:
     """Softness of a block's rows at the given position errors (n,)."""
-    d = impedance(block.solimp, depth - block.margin)
-    k, b = stiffness_damping(model, block.solref, block.solimp)
+    d, (k, b) = impedance(block.solimp, depth - block.margin), stiffness_damping(model, block.solref, block.solimp)
+    d, k, b = spatial.materialize((d, k, b))
     return Softness(k * d * (residual - block.margin), b, (1 - d) / d * block.weight)
 
 
