@@ -77,7 +77,7 @@ def _furthest(hulls: Hulls, corners: Joined | Array, a: Body, b: Body, n: Array,
 
 
 def _scattered(i: Array, j: Array) -> Array:
-    """Three numbers (3,) between −½ and ½ that two corners have for their own, and that look like any."""
+    """Three numbers (3,) between −½ and ½ as if drawn by chance, the same each time for the same two corners."""
     of_a, of_b, of_axes, turn = np.array([0x9E3779B1, 0x85EBCA77, 0x3C6EF372, 0x2C1B3C6D], np.uint32)
     mixed = i.astype(jnp.uint32) * of_a + j.astype(jnp.uint32) * of_b + of_axes * np.arange(3, dtype=np.uint32)
     for shift in (15, 13):
