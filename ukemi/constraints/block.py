@@ -38,7 +38,7 @@ class Frame(NamedTuple):
 class Block:
     """Rows of one kind at a state, before any law says how they act."""
 
-    side: Side
+    side: Side | None  # None where there are several
     J: Array  # (n, nv)
     residual: Array  # (n,) position error, that of the row itself
     depth: Array  # (n,) position error that sets the impedance
@@ -52,6 +52,14 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.residual)
+
+
+def joined(blocks: list[Block], nv: int, dtype) -> Block:
+    """All rows (n, nv) as one block, so that what they have in common is compiled once; without their bounds."""
+    names = [field.name for field in dataclasses.fields(Block)[1:-1]]
+    shapes = {"J": (0, nv), "solref": (0, 2), "solimp": (0, 5)}
+    none = {name: jnp.zeros(shapes.get(name, 0), bool if name == "active" else dtype) for name in names}
+    return Block(None, **{name: jnp.concatenate([none[name], *(getattr(b, name) for b in blocks)]) for name in names})
 
 
 def rubbing(of: Joints | Tendons, own: np.ndarray, J: Array) -> Block:

@@ -169,8 +169,13 @@ class RowMap(NamedTuple):
 
 def row_map(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> RowMap:
     """The rows at a state as a map."""
+    return map_with_contacts(frame, kinds, _scalar_matrix(frame, blocks))
+
+
+def map_with_contacts(frame: Frame, kinds: RowKinds, J: Array) -> RowMap:
+    """The same, where J (scalar, nv) of those that are not contacts is known."""
     lever = contact_lever(frame.model, frame.kin, frame.contacts, kinds.dim) if kinds.contacts else None
-    return RowMap(_scalar_matrix(frame, blocks), lever, kinds.dim)
+    return RowMap(J, lever, kinds.dim)
 
 
 def row_matrix(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Array:

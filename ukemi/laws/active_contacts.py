@@ -2,6 +2,7 @@
 
 import dataclasses
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
+from ukemi.constraints.block import Frame
 from ukemi.constraints.rows import RowKinds
 from ukemi.maths.gathers import rows_where
 from ukemi.maths.ranking import parts
@@ -23,10 +25,10 @@ def fewer_slots(full: int) -> list[int]:
     return [n for n in SLOTS if 3 * n <= full]
 
 
-def with_slots(function, kinds: RowKinds):
+def with_slots(function, kinds: RowKinds, ready=lambda scene: scene):
     """`function(kinds, scene, *more)` for as many contact slots as needed, as a function of (scene, *more).
 
-    more: arrays that lead with the contacts.
+    more: arrays that lead with the contacts; ready: function of the scene for what is found before slots are chosen.
     """
 
     def of(slots: int):
@@ -42,9 +44,18 @@ def with_slots(function, kinds: RowKinds):
 
     def choose(scene, *more):
         active = scene.frame.contacts.active.sum()
-        return lax.switch((active > jnp.array(sizes[:-1])).sum(), [of(n) for n in sizes], scene, *more)
+        return lax.switch((active > jnp.array(sizes[:-1])).sum(), [of(n) for n in sizes], ready(scene), *more)
 
-    return one_by_one(full if len(sizes) == 1 else choose, in_lockstep=full)
+    def every(scene, *more):
+        return full(ready(scene), *more)
+
+    return one_by_one(every if len(sizes) == 1 else choose, in_lockstep=every)
+
+
+class AtFrame(NamedTuple):
+    """A scene for `in_chunks` that is nothing but a frame."""
+
+    frame: Frame
 
 
 def in_chunks(function, kinds: RowKinds):

@@ -10,7 +10,7 @@ from jax import Array
 from ukemi.constraints.block import Frame
 from ukemi.constraints.contact_slopes import Change, Follow, Turning, wrench_slopes
 from ukemi.constraints.rows import RowKinds, constant_dofs, row_map, row_matrix
-from ukemi.laws.active_contacts import in_chunks
+from ukemi.laws.active_contacts import AtFrame, in_chunks
 from ukemi.laws.conic.end import blocks_of
 from ukemi.laws.conic.mechanics import End, without_contacts
 from ukemi.laws.here import Here
@@ -49,20 +49,14 @@ def at_end(here: Here, end: End, f: Array, ahead, ride: Callable[[Riding], tuple
     if kinds.contacts:
         follow = following(here._replace(kin=frame.kin, contacts=frame.contacts), ahead)
 
-        def of_contacts(own: RowKinds, at: _AtFrame, follow: Follow, forces: Array):
+        def of_contacts(own: RowKinds, at: AtFrame, follow: Follow, forces: Array):
             return _of_contacts(own, here, at.frame, follow, forces, ride)
 
-        sums, by_row = in_chunks(of_contacts, kinds)(_AtFrame(frame), follow, kinds.of_contacts(f))
+        sums, by_row = in_chunks(of_contacts, kinds)(AtFrame(frame), follow, kinds.of_contacts(f))
         for part, rows in zip(parts, by_row, strict=True):
             part.append(rows.reshape(-1, nv))
     J, turn = (jnp.concatenate(part) for part in parts)
     return AtEnd(J, turn, pull, sums)
-
-
-class _AtFrame(NamedTuple):
-    """What `in_chunks` takes contacts from."""
-
-    frame: Frame
 
 
 def _of_contacts(own: RowKinds, here: Here, frame: Frame, follow: Follow, forces: Array, ride):

@@ -12,7 +12,7 @@ from ukemi.constraints.block import Frame
 from ukemi.constraints.rows import RowKinds
 from ukemi.laws.here import Here, applied, forces, frame_of
 from ukemi.laws.integrators import Integrator, Slope
-from ukemi.laws.soft.rows import Rows, constraint_force, constraint_rows
+from ukemi.laws.soft.rows import RowParts, Rows, constraint_force, constraint_rows
 from ukemi.mechanics.dynamics import Smooth, motion_force
 from ukemi.mechanics.kinematics import velocities
 
@@ -24,6 +24,7 @@ class Scene(NamedTuple):
     M: Array
     tau: Array
     warm: Array  # (nv,) where the solver starts
+    parts: RowParts | None = None  # its rows, once they are known
 
 
 def scene(here: Here, dyn: Smooth, tau: Array) -> Scene:

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.constraints.adhesion import adhesion_at
-from ukemi.constraints.block import Block, Frame
+from ukemi.constraints.block import Frame
 from ukemi.constraints.contact_slopes import (
     Change,
     Follow,
@@ -23,10 +23,10 @@ from ukemi.constraints.contact_slopes import (
     wrench_slopes,
 )
 from ukemi.constraints.contacts import contact_jacobian, contact_parameters, surface_slip
-from ukemi.constraints.rows import RowKinds, constant_dofs, placed, scalar_blocks, squares
+from ukemi.constraints.rows import RowKinds, constant_dofs, squares
 from ukemi.laws.soft.contacts import contact_softness, law_of_softness, pressed
 from ukemi.laws.soft.penalty import Penalty, penalty_force, penalty_hessian
-from ukemi.laws.soft.rows import row_softness, scalar_rows
+from ukemi.laws.soft.rows import all_scalar, row_softness, rows_of_softness
 from ukemi.maths import spatial
 from ukemi.model.records import Model
 
@@ -137,7 +137,7 @@ def row_slopes(kinds: RowKinds, frame: Frame, a: Array) -> ConstraintSlopes:
         diagonals = diagonal_slopes(kinds, frame, a)
         return ConstraintSlopes(*(jnp.diag(diagonals[k]) for k in range(3)))
     nothing = jnp.zeros((len(a), len(a)), a.dtype)
-    J, stiff = (jnp.concatenate(part) for part in _row_changes(kinds, frame, a)[:2])
+    J, stiff, *_ = _row_changes(kinds, frame, a)
     return ConstraintSlopes(nothing, nothing, -squares(kinds, J, stiff))
 
 
@@ -145,33 +145,22 @@ def diagonal_slopes(kinds: RowKinds, frame: Frame, a: Array) -> Array:
     """Diagonals (3, nv) of the slopes of constant rows in q and v and of their curvature, which are nothing else: each
     row moves one dof, by plus or minus one.
     """
-    changes = _row_changes(kinds, frame, a)[1:]
-    stiff, damped, nearer = spatial.materialize([jnp.concatenate(part) for part in changes])
+    stiff, damped, nearer = spatial.materialize(_row_changes(kinds, frame, a)[1:])
     nearer = jnp.where(np.arange(len(nearer)) < kinds.rub, 0.0, nearer)  # what rubs has no position
     dofs = cast(np.ndarray, constant_dofs(frame.model))
     own = (dofs[:, None] == np.arange(len(a))).astype(a.dtype)
     return jnp.stack([nearer, damped, -stiff]) @ own
 
 
-def _row_changes(kinds: RowKinds, frame: Frame, a: Array) -> tuple[list, list, list, list]:
-    """J of rows that are not contacts, and how their forces follow J a, J v and the position error, kind by kind."""
-    J, stiff, damped, nearer = [], [], [], []
-    blocks = scalar_blocks(frame)
-    softness = [_softness_slope(frame.model, block) for block in blocks]
-    law = scalar_rows(frame, blocks, [soft for soft, _ in softness])
-    x = jnp.concatenate([block.J @ a for block in blocks]) - law.aref
-    empty = Penalty(law.D, law.bound, *(jnp.zeros((0, 1), a.dtype),) * 4)
+def _row_changes(kinds: RowKinds, frame: Frame, a: Array) -> tuple[Array, Array, Array, Array]:
+    """J of rows that are not contacts, and how their forces follow J a, J v and the position error."""
+    rows, bound = all_scalar(frame)
+    one = jnp.ones_like(rows.residual)
+    # of rows whose two position errors are one, the derivative in it
+    soft, change = jax.jvp(partial(row_softness, frame.model, rows), (rows.residual, rows.depth), (one, one))
+    law = rows_of_softness(frame, rows, bound, soft)
+    x = rows.J @ a - law.aref
+    penalty = Penalty(law.D, law.bound, *(jnp.zeros((0, 1), a.dtype),) * 4)
     only = dataclasses.replace(kinds, contacts=0)
-    force, P = penalty_force(only, empty, x), -penalty_hessian(only, empty, x)[0]
-    for (block, rows), (soft, change) in zip(placed(blocks), softness, strict=True):
-        J.append(block.J)
-        stiff.append(P[rows])
-        damped.append(P[rows] * soft.damping)
-        nearer.append(P[rows] * change.push - force[rows] * change.R / law.R[rows])
-    return J, stiff, damped, nearer
-
-
-def _softness_slope(model: Model, block: Block):
-    """Softness of rows, and of those whose two position errors are one its derivative in it."""
-    one = jnp.ones_like(block.residual)
-    return jax.jvp(partial(row_softness, model, block), (block.residual, block.depth), (one, one))
+    force, P = penalty_force(only, penalty, x), -penalty_hessian(only, penalty, x)[0]
+    return rows.J, P, P * soft.damping, P * change.push - force * change.R / law.R

@@ -50,7 +50,7 @@ class Forward(NamedTuple):
     actuation: Actuation
     passive: Passive
     contacts: Contacts
-    rows: Rows
+    rows: Rows | None  # for those who look inside: a step uses only what the solver made of them
     tau: Array  # (nv,) all forces but constraints, less the bias
     solution: Solution
 
@@ -195,15 +195,14 @@ class Soft(Method):
         """Forward dynamics in continuous time, stage by stage; to look inside, not to differentiate."""
         return _look_inside(self, model, state, inputs)
 
-    def _forward(self, kinds: RowKinds, here: Here) -> Forward:
+    def _forward(self, kinds: RowKinds, here: Here, inside: bool = False) -> Forward:
         model, kin, contacts, q, v, act, _, inputs, _ = here
         dyn = smooth(model, kin, v)
         rest, drive = forces(here)
         rest = with_adhesion(here, rest)
         tau = rest.qfrc + drive.qfrc + applied_wrenches(model, kin, inputs, v) - dyn.bias
         scene = balance.scene(here, dyn, tau)
-        # all rows, for those who look inside: a step uses only what the solver made of them
-        rows = balance.scene_rows(scene, kinds)
+        rows = balance.scene_rows(scene, kinds) if inside else None
         return Forward(kin, dyn, drive, rest, contacts, rows, tau, self._solve(kinds, scene))
 
     def _solve(self, kinds: RowKinds, scene: balance.Scene) -> Solution:
@@ -215,7 +214,7 @@ class Soft(Method):
             searches=self.line_search_iterations or layout.line_search_iterations,
             tolerance=self.tolerance or precise,
         )
-        return solve_active(solver, balance.scene_rows, kinds, scene)
+        return solve_active(solver, kinds, scene)
 
     def inverse(self, model: Model, state: State, acceleration: Array, inputs: Input) -> Array:
         """Generalised force (nv,) that yields the acceleration: everything but passive and constraint forces."""
@@ -251,7 +250,7 @@ SOFT = Soft()  # what is meant where no law is given
 
 @compiled
 def _look_inside(method: Soft, model: Model, state: State, inputs: Input) -> Forward:
-    return method._forward(method.kinds(model), here_of(model, state, inputs))
+    return method._forward(method.kinds(model), here_of(model, state, inputs), inside=True)
 
 
 def sweeps(model: Model) -> bool:

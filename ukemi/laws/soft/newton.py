@@ -87,22 +87,23 @@ def line_search(
     small = jnp.maximum(1e-3 * jnp.abs(step @ point.gradient), rounding)
     one = jnp.ones_like(curve)
 
-    def slope_at(alpha):
-        return slope + alpha * curve - J_step @ penalty_force(kinds, penalty, point.x + alpha * J_step)
-
     def unfinished(carry):
         *_, first, k = carry
-        return (jnp.abs(first) > small) & (k < tries)
+        return (jnp.abs(first) > small) & (k <= tries)
 
     def improve(carry):
-        alpha, low, high, first, k = carry
-        blocks = penalty_hessian(kinds, penalty, point.x + alpha * J_step)
-        second = curve + J_step @ apply_hessian(kinds, blocks, J_step)
+        alpha, low, high, _, k = carry
+        x = point.x + alpha * J_step
+        first = slope + alpha * curve - J_step @ penalty_force(kinds, penalty, x)
+        second = curve + J_step @ apply_hessian(kinds, penalty_hessian(kinds, penalty, x), J_step)
         low, high = jnp.where(first < 0, alpha, low), jnp.where(first < 0, high, alpha)
         newton_step = alpha - first / second
         middle = jnp.where(jnp.isinf(high), 2 * alpha, 0.5 * (low + high))
-        alpha = jnp.where((newton_step > low) & (newton_step < high), newton_step, middle)
-        return alpha, low, high, slope_at(alpha), k + 1
+        better = jnp.where((newton_step > low) & (newton_step < high), newton_step, middle)
+        alpha = jnp.where((jnp.abs(first) > small) & (k < tries), better, alpha)
+        return alpha, low, high, first, k + 1
 
-    start = (one, jnp.zeros_like(one), jnp.full_like(one, jnp.inf), slope_at(one), jnp.zeros((), jnp.int32))
+    # the slope is found where its change is, so that both compile once: at first it is unknown
+    infinite = jnp.full_like(one, jnp.inf)
+    start = (one, jnp.zeros_like(one), infinite, infinite, jnp.zeros((), jnp.int32))
     return lax.while_loop(unfinished, improve, start)[0]

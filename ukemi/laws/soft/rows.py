@@ -3,13 +3,15 @@
 import dataclasses
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
-from ukemi.constraints.block import Block, Frame
-from ukemi.constraints.contacts import surface_slip
-from ukemi.constraints.rows import RowKinds, row_map, row_matrix, scalar_blocks
+from ukemi.constraints.block import Block, Frame, joined
+from ukemi.constraints.contacts import contact_jacobian, surface_slip
+from ukemi.constraints.rows import RowKinds, map_with_contacts, scalar_blocks
 from ukemi.constraints.softness import TINY, Softness, impedance, stiffness_damping
+from ukemi.laws.active_contacts import AtFrame, in_chunks
 from ukemi.laws.here import Here, frame_of
 from ukemi.laws.soft.contacts import ContactLaw, contact_law
 from ukemi.laws.soft.penalty import Penalty, penalty_force
@@ -40,33 +42,71 @@ def row_softness(model: Model, block: Block, residual: Array, depth: Array) -> S
 
 
 class ScalarRows(NamedTuple):
-    """What the soft law makes of the rows that are not contacts."""
+    """The rows that are not contacts, and what the soft law makes of them."""
 
+    J: Array  # (scalar, nv)
     aref: Array  # (scalar,)
     R: Array  # (scalar,)
     D: Array  # (scalar,) 1/R of those that are active, else zero
     bound: Array  # (rub,)
 
 
-def scalar_rows(frame: Frame, blocks: list[Block], softness: list[Softness] | None = None) -> ScalarRows:
-    """What the law makes of blocks, of which the softness may be known."""
-    none = jnp.zeros(0, frame.q.dtype)
-    if softness is None:
-        softness = [row_softness(frame.model, block, block.residual, block.depth) for block in blocks]
-    laws = [reference(block, soft, frame.v) for block, soft in zip(blocks, softness, strict=True)]
+def scalar_rows(frame: Frame) -> ScalarRows:
+    """The scalar rows at a state."""
+    rows, bound = all_scalar(frame)
+    return rows_of_softness(frame, rows, bound, row_softness(frame.model, rows, rows.residual, rows.depth))
+
+
+def all_scalar(frame: Frame) -> tuple[Block, Array]:
+    """All scalar rows as one block, and the bounds (rub,) of those that rub."""
+    blocks, dtype = scalar_blocks(frame), frame.q.dtype
     bounds = [block.bound for block in blocks if block.bound is not None]
-    aref, R, D = (jnp.concatenate([none, *(law[k] for law in laws)]) for k in range(3))
-    return ScalarRows(aref, R, D, jnp.concatenate([none, *bounds]))
+    return joined(blocks, frame.model.nv, dtype), jnp.concatenate([jnp.zeros(0, dtype), *bounds])
+
+
+def rows_of_softness(frame: Frame, rows: Block, bound: Array, soft: Softness) -> ScalarRows:
+    """The same, of a block whose softness is known."""
+    return ScalarRows(rows.J, *reference(rows, soft, frame.v), bound)
+
+
+class RowParts(NamedTuple):
+    """All rows, scalar ones and contacts apart."""
+
+    scalar: ScalarRows
+    frames: Array  # (nc, dim, nv) Jacobian of the contacts; zero after the last one that is active
+    law: ContactLaw
+
+
+def row_parts(frame: Frame, kinds: RowKinds) -> RowParts:
+    """All rows at a state, of contacts as many as are active."""
+    scalar, law = scalar_rows(frame), _no_law(kinds, frame.q.dtype)
+    J = jnp.zeros((0, kinds.dim, frame.model.nv), frame.q.dtype)
+    if kinds.contacts:
+        _, (J, law) = in_chunks(_contact_rows, kinds)(AtFrame(frame))
+        law = law._replace(mu=jnp.where(law.mu > 0, law.mu, 1.0))  # it divides, also where no contact is
+    return spatial.materialize(RowParts(scalar, J, law))
+
+
+def first_rows(parts: RowParts, kinds: RowKinds) -> Rows:
+    """Of the contacts as many as there are kinds for: the first ones."""
+    scalar, J, law = parts
+    J, law = jax.tree.map(lambda x: x[: kinds.contacts], (J, law))
+    aref = jnp.concatenate([scalar.aref, law.aref.reshape(-1)])
+    J = jnp.concatenate([scalar.J, lax.collapse(J, 0, 2)])
+    return spatial.materialize(Rows(J, aref, _penalty(scalar, law)))
 
 
 def constraint_rows(frame: Frame, kinds: RowKinds) -> Rows:
     """All rows at a state."""
-    blocks = scalar_blocks(frame)
-    J, scalar, law = row_matrix(frame, kinds, blocks), scalar_rows(frame, blocks), _no_law(kinds, frame.q.dtype)
-    if kinds.contacts:
-        law = _contact_law(frame, kinds, kinds.of_contacts(J @ frame.v))
-    aref = jnp.concatenate([scalar.aref, law.aref.reshape(-1)])
-    return spatial.materialize(Rows(J, aref, _penalty(scalar, law)))
+    return first_rows(row_parts(frame, kinds), kinds)
+
+
+def _contact_rows(kinds: RowKinds, at: AtFrame) -> tuple[tuple, tuple[Array, ContactLaw]]:
+    """Jacobian (n, dim, nv) and law of contacts."""
+    frame = at.frame
+    J = contact_jacobian(frame.model, frame.kin, frame.contacts, kinds.dim)
+    velocity = (lax.collapse(J, 0, 2) @ frame.v).reshape(J.shape[:2])
+    return (), (J, _contact_law(frame, kinds, velocity))
 
 
 def constraint_force(frame: Frame, a: Array, kinds: RowKinds) -> tuple[Array, Array]:
@@ -74,8 +114,8 @@ def constraint_force(frame: Frame, a: Array, kinds: RowKinds) -> tuple[Array, Ar
 
     Contacts take part without their Jacobian, so that derivatives of this function pass vectors around, not matrices.
     """
-    blocks = scalar_blocks(frame)
-    rows, scalar, law = row_map(frame, kinds, blocks), scalar_rows(frame, blocks), _no_law(kinds, frame.q.dtype)
+    scalar, law = scalar_rows(frame), _no_law(kinds, frame.q.dtype)
+    rows = map_with_contacts(frame, kinds, scalar.J)
     if rows.lever is not None:
         law = _contact_law(frame, kinds, rows.lever.motion(frame.v))
     aref = jnp.concatenate([scalar.aref, law.aref.reshape(-1)])

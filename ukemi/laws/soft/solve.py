@@ -9,6 +9,7 @@ from ukemi.laws.soft.cg import cg
 from ukemi.laws.soft.newton import newton
 from ukemi.laws.soft.pgs import pgs
 from ukemi.laws.soft.problem import Problem, Solution
+from ukemi.laws.soft.rows import first_rows, row_parts
 
 SOLVERS = {"Newton": newton, "CG": cg, "PGS": pgs}
 
@@ -19,16 +20,18 @@ REFUSED = (
 )
 
 
-def solve_active(solver, rows, kinds: RowKinds, scene) -> Solution:
+def solve_active(solver, kinds: RowKinds, scene) -> Solution:
     """Solve with as few contact slots as hold the active contacts, so that a step costs what its contacts cost.
 
-    rows: function (scene, kinds) -> Rows; scene: a pytree with M, tau, warm (the warm start) and a frame, whose
-    contacts come nearest first. The rows are made here, for those slots alone.
+    scene: `balance.Scene`, whose contacts come nearest first.
     """
 
+    def with_rows(scene):
+        return scene._replace(parts=row_parts(scene.frame, kinds))
+
     def solve(own: RowKinds, scene) -> Solution:
-        problem = Problem(scene.M, scene.tau, rows(scene, own))
+        problem = Problem(scene.M, scene.tau, first_rows(scene.parts, own))
         solution = solver(own, problem, scene.warm)
         return solution._replace(force=jnp.pad(solution.force, (0, kinds.total - own.total)))
 
-    return without_derivative(with_slots(solve, kinds), REFUSED)(scene)
+    return without_derivative(with_slots(solve, kinds, with_rows), REFUSED)(scene)
