@@ -15,7 +15,7 @@ import pytest
 import ukemi as uk
 from ukemi.collide import primitives, response, shapes
 from ukemi.collide.detect import Contacts
-from ukemi.collide.geometry import contact_frame
+from ukemi.collide.frames import frames
 from ukemi.collide.hulls.features import Corners
 from ukemi.collide.kinds import KINDS, OTHER
 from ukemi.collide.near import bounding_capsules
@@ -117,7 +117,7 @@ def plane_cloud(a: Cloud, b: Cloud, margin) -> Hit:
     height = (corners - a.pos) @ a.mat[:, 2]
     lowest = jnp.argmin(height)
     distance, normal = height[lowest], a.mat[:, 2]
-    return Hit(distance[None], (corners[lowest] - 0.5 * distance * normal)[None], contact_frame(normal)[None])
+    return Hit(distance[None], (corners[lowest] - 0.5 * distance * normal)[None], normal[None])
 
 
 def test_a_shape_may_carry_arrays_of_its_own(monkeypatch):
@@ -139,7 +139,8 @@ def test_a_shape_may_carry_arrays_of_its_own(monkeypatch):
 
     hit = touch(every.points)
     no = jnp.array(False)
-    contacts = Contacts(jnp.array([True]), *hit, *jnp.zeros((2, 1), jnp.int32), no, jnp.zeros((1, 0)), None, no)
+    where = hit.distance, hit.point, frames(hit)
+    contacts = Contacts(jnp.array([True]), *where, *jnp.zeros((2, 1), jnp.int32), no, jnp.zeros((1, 0)), None, no)
     still = Cloud(*(jnp.zeros_like(x) for x in every[:3]), every.points)
 
     def follow(points):

@@ -16,6 +16,7 @@ import ukemi as uk
 from tests.scenes.slow import few
 from ukemi.collide import response
 from ukemi.collide.detect import detect
+from ukemi.collide.frames import frames
 from ukemi.collide.hulls import response as hull_response
 from ukemi.collide.primitives import PAIRS
 from ukemi.collide.shapes import EMPTY, Hit, Shape
@@ -53,7 +54,7 @@ QUICK = {"xla_backend_optimization_level": 0}
 def value(pair, a, b, x):
     """All numbers of a pair's contacts (points, 13) at a displacement."""
     hit = PAIRS[pair].function(moved(a, x[:9]), moved(b, x[9:]), jnp.asarray(MARGIN, x.dtype))
-    return jnp.concatenate([hit.distance[:, None], hit.point, hit.frame.reshape(-1, 9)], axis=-1)
+    return jnp.concatenate([hit.distance[:, None], hit.point, frames(hit).reshape(-1, 9)], axis=-1)
 
 
 @functools.cache
@@ -127,10 +128,11 @@ def test_contacts_that_are_known_move_as_those_that_are_searched_for(name):
 
     def both(a, b, along):
         first = own.function(a, b, jnp.asarray(MARGIN))
-        known = own.recall(a, b, Hit(first.distance[0], first.point[0], first.frame[0]))
+        known = own.recall(a, b, Hit(first.distance[0], first.point[0], first.normal[0]))
 
         def at(s, **known):
-            return own.function(moved(a, s * along[:9]), moved(b, s * along[9:]), jnp.asarray(MARGIN), **known)
+            hit = own.function(moved(a, s * along[:9]), moved(b, s * along[9:]), jnp.asarray(MARGIN), **known)
+            return hit.distance, hit.point, frames(hit)
 
         one = jnp.ones(())
         return first, jax.jvp(at, (0 * one,), (one,))[1], jax.jvp(partial(at, known=known), (0 * one,), (one,))[1]

@@ -6,7 +6,9 @@ import jax
 import mujoco
 import numpy as np
 
+from ukemi.collide.frames import frames
 from ukemi.collide.primitives import PAIRS
+from ukemi.collide.response import Placed
 from ukemi.collide.shapes import Shape
 
 MARGIN = 0.03
@@ -59,7 +61,8 @@ def evaluate(a: str, b: str, shapes_a: list[Shape], shapes_b: list[Shape], dtype
         return Shape(*(np.stack(x).astype(dtype) for x in zip(*filled)))
 
     hits = batched(a, b)(stack(shapes_a), stack(shapes_b))
-    return jax.tree.map(lambda x: np.asarray(x[:n]), hits)
+    found = Placed(hits.distance, hits.point, frames(hits))
+    return jax.tree.map(lambda x: np.asarray(x[:n]), found)
 
 
 def rotation(rng: np.random.Generator) -> np.ndarray:

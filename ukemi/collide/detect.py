@@ -10,6 +10,7 @@ from jax import Array, lax
 
 from ukemi.collide import response
 from ukemi.collide.examine import examine_whole, near_pairs, planes
+from ukemi.collide.frames import of_rows
 from ukemi.collide.hulls import touching
 from ukemi.collide.hulls.features import Corners, Patch
 from ukemi.collide.near import free_corners, posed_at, reach_ahead
@@ -97,14 +98,14 @@ def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
         overflow = overflow | ((excess < 0).sum() > layout.capacity)
     distance, hit, pair, which, features = spatial.materialize(tuple(x[nearest] for x in found))
     nowhere = nowhere | ~jnp.isfinite(excess).all()
-    distance = jnp.where(nowhere, jnp.nan, distance)
+    distance, (point, frame) = jnp.where(nowhere, jnp.nan, distance), of_rows(hit)
     margin, gap = reach_ahead(model, ahead, pair)
     active, known = ~(distance >= margin), ~(distance >= margin + gap)
     return Contacts(
         active=active,
         distance=distance,
-        point=hit[:, :3],
-        frame=hit[:, 3:].reshape(-1, 3, 3),
+        point=point,
+        frame=frame,
         pair=pair,
         which=which,
         overflow=overflow,

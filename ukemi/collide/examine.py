@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.collide.frames import row_of, width
 from ukemi.collide.hulls import ground, touching
 from ukemi.collide.hulls.features import FEATURES
 from ukemi.collide.hulls.search import Nearest
@@ -18,6 +19,7 @@ from ukemi.collide.primitives import (
     chunk_in,
     families,
     family_function,
+    is_axial,
     is_flat,
     is_ground,
     is_searched,
@@ -38,7 +40,7 @@ class Found(NamedTuple):
     """Candidate contact points; slots that hold none are at distance EMPTY."""
 
     distance: Array  # (n,)
-    hit: Array  # (n, 12) point, then frame
+    hit: Array  # (n, ...) where it is: see `frames.row_of`
     pair: Array  # (n,)
     which: Array  # (n,)
     features: Array  # (n, 9) or (n, 0)
@@ -115,7 +117,7 @@ def _examine(layout: PairLayout, family: list[int], at, posed: Posed, nearest: N
     else:
         hit = side_by_side(family_function(layout, family)[0])(a, b, reach, kind_in(layout, family, pair))
         features = jnp.zeros((len(geoms) * points, 0 if layout.hulls.idle else FEATURES), jnp.int32)
-    data = jnp.concatenate([hit.point.reshape(-1, 3), hit.frame.reshape(-1, 9)], -1)
+    data = row_of(hit, is_axial(layout)).reshape(-1, width(is_axial(layout)))
     pair = jnp.repeat(pair, points)
     return Examined(Found(hit.distance.reshape(-1), data, pair, which, features), taken, lost, failed)
 
@@ -148,7 +150,7 @@ def near_pairs(layout: PairLayout, posed: Posed) -> tuple[Found, Array, Array]:
     size, dtype, no = room + spare, posed.near.dtype, jnp.zeros((), bool)
     none = jnp.zeros(size, jnp.int32)
     features = jnp.zeros((size, 0 if layout.hulls.idle else FEATURES), jnp.int32)
-    blank = Found(jnp.full(size, EMPTY, dtype), jnp.zeros((size, 12), dtype), none, none, features)
+    blank = Found(jnp.full(size, EMPTY, dtype), jnp.zeros((size, width(is_axial(layout))), dtype), none, none, features)
     carry = blank, jnp.zeros((), jnp.int32), no, no
     # one branch around all pairs of bodies, which are mostly apart, spares their groups' own branches
     flat = [f for f in every if is_flat(layout.groups[f[0]]) or f[0] < layout.always]

@@ -159,13 +159,12 @@ def take(selected: Array, values: Array, missing: float = 0.0) -> Array:
 
 def hit_with_shared_normal(distance: Array, point: Array, normal: Array) -> Hit:
     """A Hit of k contacts (k,), (k, 3) that have one unit normal (3,) in common."""
-    frame = contact_frame(normal)
-    return Hit(distance, point, jnp.broadcast_to(frame, distance.shape + (3, 3)))
+    return Hit(distance, point, normal[None])
 
 
 def hit_selected(selected: Array, distance: Array, point: Array, normal: Array) -> Hit:
-    """The k selected ones of n candidate contacts; frames of empty slots are still frames."""
+    """The k selected ones of n candidate contacts; normals of empty slots are still of unit length."""
     x_axis = jnp.array([1.0, 0.0, 0.0], normal.dtype)
     found = jnp.any(selected, axis=1)
     normals = jnp.where(found[:, None], take(selected, normal), x_axis)
-    return Hit(take(selected, distance, EMPTY), take(selected, point), contact_frame(normals))
+    return Hit(take(selected, distance, EMPTY), take(selected, point), normals)

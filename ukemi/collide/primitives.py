@@ -29,13 +29,14 @@ class PairFunction(NamedTuple):
     exact: bool = True  # analytic, with the very contact set of MuJoCo
     partners: int = 1  # that one shape typically is near to at once
     wanders: bool = False  # whether its slots are not always the same places of the shapes
+    axial: bool = False  # whether the first tangents of its contacts follow an axis of a shape
     recall: Callable[[Shape, Shape, Hit], Any] | None = None  # what `function` takes for `known`, of its first contact
 
 
 # Those with a routine of their own. The normal of a contact points from a to b.
 _OWN: dict[tuple[str, str], PairFunction] = {
     ("plane", "sphere"): PairFunction(plane.plane_sphere, 1),
-    ("plane", "capsule"): PairFunction(plane.plane_capsule, 2),
+    ("plane", "capsule"): PairFunction(plane.plane_capsule, 2, axial=True),
     ("plane", "ellipsoid"): PairFunction(plane.plane_ellipsoid, 1),
     ("plane", "cylinder"): PairFunction(plane.plane_cylinder, 4, plane.smooth_plane_cylinder, wanders=True),
     ("plane", "box"): PairFunction(plane.plane_box, 4, plane.smooth_plane_box, wanders=True),
@@ -116,6 +117,11 @@ def is_ground(group: PairGroup) -> bool:
 def is_flat(group: PairGroup) -> bool:
     """Whether its first shapes are planes."""
     return KINDS[group.types[0]].endless
+
+
+def is_axial(layout: PairLayout) -> bool:
+    """Whether the first tangents of some contacts follow an axis of a shape."""
+    return any(group.types in PAIRS and PAIRS[group.types].axial for group in layout.groups)
 
 
 def is_searched(group: PairGroup) -> bool:

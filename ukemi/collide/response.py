@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.collide.frames import pulled, spin
 from ukemi.collide.hulls import response as polytopes
 from ukemi.collide.hulls.features import CURVED, Corners, all_corners
 from ukemi.collide.primitives import POLYTOPES, chunk_in, families, family_function, is_general, kind_in, points_in
@@ -27,7 +28,15 @@ from ukemi.model.records import PairLayout
 from ukemi.xla.batches import one_by_one, side_by_side
 
 
-def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corners: Corners, bend, contacts) -> Hit:
+class Placed(NamedTuple):
+    """Where contacts are, or how that changes."""
+
+    distance: Array  # (nc,)
+    point: Array  # (nc, 3)
+    frame: Array  # (nc, 3, 3)
+
+
+def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corners: Corners, bend, contacts) -> Placed:
     """Derivative of the contacts as shapes and corners move along tangents, whose leaves may be SymbolicZero.
 
     bend: the tangent of `corners`, without the corners of hulls that are no parameters.
@@ -35,7 +44,7 @@ def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corner
     turn = filled(along.mat, shapes.mat)
     spin = spatial.materialize(_axial(spatial.compose(turn, shapes.mat.mT)))
     parts = [jnp.concatenate([filled(along.pos, shapes.pos), spin], -1)]
-    sized, like = not all(map(is_zero, along[2:])), Hit(contacts.distance, contacts.point, contacts.frame)
+    sized, like = not all(map(is_zero, along[2:])), Placed(contacts.distance, contacts.point, contacts.frame)
     if sized:
         parts.append(parameters(type(shapes)(shapes.pos, shapes.mat, *map(filled, along[2:], shapes[2:]))))
     bent = not layout.hulls.idle and not unmoved(bend)
@@ -45,7 +54,7 @@ def follow(layout: PairLayout, reach: Array, shapes: Shape, along: Shape, corner
     return move((reach, shapes, corners, contacts), parts, like)
 
 
-def _push(layout: PairLayout, sized: bool, bent: bool, known, parts: list) -> Hit:
+def _push(layout: PairLayout, sized: bool, bent: bool, known, parts: list) -> Placed:
     """Changes of the contacts along translations and rotations (ng, 6) of the shapes, along parameters (ng, w) if
     `sized`, and along corners if `bent`."""
     reach, shapes, corners, contacts = known
@@ -57,7 +66,7 @@ def _push(layout: PairLayout, sized: bool, bent: bool, known, parts: list) -> Hi
     if bent:
         moved = moved + one_by_one(partial(_bend, layout))(shapes, contacts, corners, parts[-1])
     frame = spatial.cross(moved[:, None, 4:], contacts.frame)
-    return Hit(moved[:, 0], moved[:, 1:4], frame)
+    return Placed(moved[:, 0], moved[:, 1:4], frame)
 
 
 def _bend(layout: PairLayout, shapes: Shape, contacts, corners: Corners, along: Corners) -> Array:
@@ -108,7 +117,7 @@ def _others(layout: PairLayout) -> list[list[int]]:
     return families(layout, [g for g, group in enumerate(layout.groups) if group.types not in POLYTOPES])
 
 
-def _pull(layout: PairLayout, sized: bool, bent: bool, known, on: Hit) -> list:
+def _pull(layout: PairLayout, sized: bool, bent: bool, known, on: Placed) -> list:
     """The transpose of `_push`."""
     reach, shapes, corners, contacts = known
     spin = spatial.cross(contacts.frame, on.frame).sum(1)
@@ -200,12 +209,8 @@ def _pair_response(function, a: Shape, b: Shape, reach: Array, columns: np.ndarr
     zero = jnp.zeros(12 + 2 * w, a.pos.dtype)
     along = np.eye(12 + 2 * w, dtype=a.pos.dtype)[columns]
     now, change = spatial.materialize(jax.vmap(lambda t: jax.jvp(hit, (zero,), (t,)), out_axes=(None, -1))(along))
-    # as `polytopes.spin`, for all columns at once
-    frame = now.frame
-    spin = [(change.frame[:, i] * frame[:, j, :, None]).sum(1) for i, j in ((1, 2), (2, 0), (0, 1))]
-    turned = jnp.stack(spatial.materialize(spin), 1)
-    spin = (frame[..., None] * turned[:, :, None]).sum(1)
-    return jnp.concatenate([change.distance[:, None], change.point, spin], 1)
+    turned = jax.vmap(spin, (None, -1), -1)(now, change)
+    return jnp.concatenate([change.distance[:, None], change.point, turned], 1)
 
 
 # ---- the transpose ---------------------------------------------------------------------------------------------------
@@ -288,8 +293,7 @@ def _pair_pull(function, a: Shape, b: Shape, reach: Array, on: Array, width: int
 
     w = sum(x.size for x in a[2:])
     now, back = jax.vjp(hit, jnp.zeros((2, width), a.pos.dtype))
-    frame = polytopes.pulled_frame(now.frame, on[:, 4:])
-    return back(Hit(on[:, 0], on[:, 1:4], frame))[0]
+    return back(Hit(on[:, 0], on[:, 1:4], *pulled(now, on[:, 4:])))[0]
 
 
 # ---- pairs of a family, several at a time ----------------------------------------------------------------------------
@@ -322,7 +326,7 @@ def _first_contacts(layout: PairLayout, family: list[int], contacts, pair: Array
     if not is_general(layout.groups[family[0]].types):
         return None
     own = (contacts.pair == pair[:, None]) & (contacts.which == 0) & contacts.active
-    return Hit(*(mix(own, x) for x in (contacts.distance, contacts.point, contacts.frame)))
+    return Hit(*(mix(own, x) for x in (contacts.distance, contacts.point, contacts.frame[:, 0])))
 
 
 def _of_known(derive, layout: PairLayout, family: list[int], first: Hit | None, kind: Array, a, b, *more):

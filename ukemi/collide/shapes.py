@@ -36,7 +36,8 @@ class Hit(NamedTuple):
 
     distance: Array  # (k,) signed, negative in penetration, EMPTY where there is no contact [m]
     point: Array  # (k, 3) midway between the two surfaces, in the world [m]
-    frame: Array  # (k, 3, 3) rows: normal from a to b, tangent 1, tangent 2
+    normal: Array  # (k, 3) from a to b; (1, 3) where all have one in common
+    along: Array | None = None  # the same of what the first tangent follows, where that is an axis of a shape
 
 
 class Convex(NamedTuple):

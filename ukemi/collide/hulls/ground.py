@@ -152,7 +152,7 @@ def contacts(group: PairGroup, hulls: Hulls, corners: Corners, geoms: Array, a: 
 
     dtype = a.pos.dtype
     blank = Found(
-        Hit(jnp.full(points, EMPTY, dtype), jnp.zeros((points, 3), dtype), jnp.zeros((points, 3, 3), dtype)),
+        Hit(jnp.full(points, EMPTY, dtype), *jnp.zeros((2, points, 3), dtype)),
         jnp.zeros((points, FEATURES), jnp.int32),
         jnp.zeros(points, jnp.int32),
         jnp.int32(0),

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.collide.frames import pulled, spin
 from ukemi.collide.hulls.features import Around, Corners, Faces, Patch, around, corners_at
 from ukemi.collide.hulls.features import patch as patch_of
 from ukemi.collide.hulls.touching import Form, forms, settled, within
@@ -91,7 +92,7 @@ def bend(form: Form, hulls: Hulls, corners: Corners, along: Corners, touch: Touc
 
     def one(touch: Touch, face: Faces, at: Around, move: Around) -> Array:
         now, change = jax.jvp(partial(_at_corners, form, touch, face), (at,), (move,))
-        return jnp.concatenate([change.distance, change.point[0], spin(now.frame[0], change.frame[0])])
+        return jnp.concatenate([change.distance, change.point[0], spin(now, change)[0]])
 
     at, move = jax.jvp(lambda x: corners_at(x, numbers), (corners,), (along,))
     return side_by_side(one)(touch, faces, at, move)
@@ -103,7 +104,7 @@ def unbend(form: Form, hulls: Hulls, corners: Corners, touch: Touch, on: Array) 
 
     def one(touch: Touch, face: Faces, at: Around, on: Array) -> Around:
         now, back = jax.vjp(partial(_at_corners, form, touch, face), at)
-        return back(Hit(on[:1], on[None, 1:4], pulled_frame(now.frame, on[None, 4:])))[0]
+        return back(Hit(on[:1], on[None, 1:4], *pulled(now, on[None, 4:])))[0]
 
     at, back = jax.vjp(lambda x: corners_at(x, numbers), corners)
     return back(side_by_side(one)(touch, faces, at, on))[0]
@@ -112,18 +113,3 @@ def unbend(form: Form, hulls: Hulls, corners: Corners, touch: Touch, on: Array) 
 def _at_corners(form: Form, touch: Touch, face: Faces, at: Around) -> Hit:
     patch = jax.vmap(patch_of)(at, face)
     return settled(form, touch.kind, touch.codes[0], patch, touch.normal, touch.a, touch.b)
-
-
-def spin(frame: Array, change: Array) -> Array:
-    """The rotation (..., 3) in world axes by which rows of frames (..., 3, 3) change.
-
-    They turn by δe = ω × e: δE Eᵀ has the rotation in the frame's axes as its entries 12, 20, 01.
-    """
-    turned = [(change[..., i, :] * frame[..., j, :]).sum(-1) for i, j in ((1, 2), (2, 0), (0, 1))]
-    x, y, z = (turned[k][..., None] * frame[..., k, :] for k in range(3))
-    return x + y + z
-
-
-def pulled_frame(frame: Array, turn: Array) -> Array:
-    """What a pull (..., 3) on the rotation, in the frame's own axes, is on frames (..., 3, 3): the transpose."""
-    return jnp.stack([turn[..., k, None] * frame[..., j, :] for k, j in ((2, 1), (0, 2), (1, 0))], -2)

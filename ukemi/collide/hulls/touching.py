@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.collide.geometry import contact_frame, cross, dot, rotate, unit
+from ukemi.collide.geometry import cross, dot, rotate, unit
 from ukemi.collide.hulls import features
 from ukemi.collide.hulls.contact import Posed, contact
 from ukemi.collide.hulls.faces import corners_of, face_plane, faces_at, four, normals
@@ -101,7 +101,7 @@ def contacts(hulls: Hulls, corners: Corners, pair: Pair, found: Nearest | None) 
 
         number = jnp.asarray(case[0] == features.CURVED, jnp.int32) if len(every) > 1 else 0
         distance, point, normal = lax.switch(number, [of(form) for form in every])
-        return Hit(distance, point, contact_frame(normal)), codes
+        return Hit(distance, point, normal), codes
 
     if KINDS[kinds[0]].endless:
         return hits(*_on_plane(hulls, known, a, b, body(second, b, known.hull[1]), reach))
@@ -320,7 +320,7 @@ def settled(form: Form, kind: Array, case: Array, patch: Patch, hint: Array, a: 
     kind: () which of the form's pairs of kinds they are.
     """
     distance, point, normal = _placed(form, kind, case, patch, hint, a, b)
-    return Hit(distance[None], point[None], contact_frame(normal)[None])
+    return Hit(distance[None], point[None], normal[None])
 
 
 def _placed(form: Form, kind: Array, case: Array, patch: Patch, hint: Array, a: Shape, b: Shape):

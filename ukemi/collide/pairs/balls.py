@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from ukemi.collide.geometry import clamp, contact_frame, cross, dot, smooth_step, unit
+from ukemi.collide.geometry import clamp, cross, dot, smooth_step, unit
 from ukemi.collide.shapes import EMPTY, Hit, Shape
 from ukemi.maths.spatial import materialize
 
@@ -31,7 +31,7 @@ def _ball_contacts(
 
 def _single(distance: Array, point: Array, normal: Array) -> Hit:
     """A Hit with one slot."""
-    return Hit(distance[None], point[None], contact_frame(normal)[None])
+    return Hit(distance[None], point[None], normal[None])
 
 
 def sphere_sphere(a: Shape, b: Shape, margin: Array) -> Hit:
@@ -144,7 +144,7 @@ def capsule_capsule(a: Shape, b: Shape, margin: Array) -> Hit:
     on_b = jnp.where(parallel, interval_b, crossing_b)
     distance, point, normal = axes.contacts(a, b, on_a, on_b)
     second = jnp.where(parallel, distance[1], EMPTY)
-    return Hit(jnp.stack([distance[0], second]), point, contact_frame(normal))
+    return Hit(jnp.stack([distance[0], second]), point, normal)
 
 
 def smooth_capsule_capsule(a: Shape, b: Shape, margin: Array, width: float) -> Hit:
@@ -167,4 +167,4 @@ def smooth_capsule_capsule(a: Shape, b: Shape, margin: Array, width: float) -> H
     two = crossing < 0.99
     receding = distance[1] + width * crossing / jnp.where(two, 1 - crossing, 1.0)
     second = jnp.where(two, receding, EMPTY)
-    return Hit(jnp.stack([distance[0], second]), point, contact_frame(normal))
+    return Hit(jnp.stack([distance[0], second]), point, normal)

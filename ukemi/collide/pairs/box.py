@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.collide.geometry import clamp, contact_frame, dot, rotate, smallest, unit, unrotate
+from ukemi.collide.geometry import clamp, dot, rotate, smallest, unit, unrotate
 from ukemi.collide.shapes import EMPTY, Hit, Shape
 
 FAR = 1e6  # a segment parameter or squared distance that never wins a minimum
@@ -40,8 +40,7 @@ def _ball_box(centre: Array, radius: Array, size: Array) -> tuple[Array, Array, 
 
 def _in_world(box: Shape, distance: Array, point: Array, normal: Array) -> Hit:
     """A Hit from k contacts given in the box's axes."""
-    frame = contact_frame(rotate(box.mat, normal))
-    return Hit(distance, box.pos + rotate(box.mat, point), frame)
+    return Hit(distance, box.pos + rotate(box.mat, point), rotate(box.mat, normal))
 
 
 def sphere_box(a: Shape, b: Shape, margin: Array) -> Hit:

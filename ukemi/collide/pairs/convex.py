@@ -334,7 +334,7 @@ def recalled(body_a: Body, body_b: Body, a: Shape, b: Shape, hit: Hit) -> Optimu
     """The optimum of a contact (unbatched) between witness points: since the rows of a shape are perpendicular, a
     point on it says its duals.
     """
-    normal, depth = hit.frame[0], 0.5 * hit.distance * hit.frame[0]
+    normal, depth = hit.normal, 0.5 * hit.distance * hit.normal
 
     def dual(body: Body, shape: Shape, from_centre: Array) -> Array:
         rows = body.rows(shape)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.collide.geometry import contact_frame, dot, rotate, smallest, unrotate
+from ukemi.collide.geometry import contact_frame, dot, hit_with_shared_normal, rotate, smallest, unrotate
 from ukemi.collide.pairs.convex import Body, Optimum, Witness, body_among, recalled, witness
 from ukemi.collide.shapes import EMPTY, Hit, Shape, ShapeKind
 
@@ -177,11 +177,6 @@ def _extra_contacts(shapes: Shape, regions: _Region, found: Witness) -> tuple[Ar
     return jnp.where(real, height[:, 1] - height[:, 0], EMPTY), point
 
 
-def _hit(distance: Array, point: Array, normal: Array) -> Hit:
-    """A Hit whose contacts share one normal."""
-    return Hit(distance, point, jnp.broadcast_to(contact_frame(normal), distance.shape + (3, 3)))
-
-
 def _part(kinds: list[ShapeKind], kind: Array | int, shape: Shape, towards: Array) -> _Region:
     """The flat or straight part of a shape of one of several kinds; of one that has none, anything."""
     parts = list(dict.fromkeys(k.facing for k in kinds if k.facing))
@@ -211,13 +206,14 @@ def convex_contacts(*types: tuple[ShapeKind, ShapeKind]):
         found = witness(*bodies(kind), a, b, known)
         distance, point = found.distance[None], 0.5 * (found.point_a + found.point_b)[None]
         if not extra:
-            return _hit(distance, point, found.normal)
+            return hit_with_shared_normal(distance, point, found.normal)
         parts = _part(firsts, kind, a, found.normal), _part(seconds, kind, b, -found.normal)
         both = jax.tree.map(lambda *x: jnp.stack(x), (a, parts[0]), (b, parts[1]))
         further, place = _extra_contacts(both[0], both[1], found)
         keep = np.array([0, 2, 1, 3])[:extra]  # the two on the first line come first
         further = jnp.where(np.arange(extra) < jnp.asarray(ends)[kind], further[keep], EMPTY)
-        return _hit(jnp.concatenate([distance, further]), jnp.concatenate([point, place[keep]]), found.normal)
+        distance, point = jnp.concatenate([distance, further]), jnp.concatenate([point, place[keep]])
+        return hit_with_shared_normal(distance, point, found.normal)
 
     def recall(a: Shape, b: Shape, hit: Hit, kind: Array | int = 0) -> Optimum:
         return recalled(*bodies(kind), a, b, hit)

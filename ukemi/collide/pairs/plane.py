@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from ukemi.collide.geometry import (
-    contact_frame_along,
     cross,
     dot,
     first_slots,
@@ -41,8 +40,7 @@ def plane_capsule(a: Shape, b: Shape, margin: Array) -> Hit:
     """Two contacts, one below each end; the first tangent follows the capsule's axis."""
     half = b.mat[:, 2] * b.size[1]
     distance, point = _drop(a, jnp.stack([b.pos + half, b.pos - half]), b.size[0])
-    frame = contact_frame_along(a.mat[:, 2], b.mat[:, 2])
-    return Hit(distance, point, jnp.broadcast_to(frame, (2, 3, 3)))
+    return Hit(distance, point, a.mat[None, :, 2], b.mat[None, :, 2])
 
 
 def plane_ellipsoid(a: Shape, b: Shape, margin: Array) -> Hit:
