@@ -73,18 +73,25 @@ class RowParts(NamedTuple):
     """All rows, scalar ones and contacts apart."""
 
     scalar: ScalarRows
-    frames: Array  # (nc, dim, nv) Jacobian of the contacts; zero after the last one that is active
+    frames: Array  # (nc, dim, nv) Jacobian of the contacts
     law: ContactLaw
 
 
 def row_parts(frame: Frame, kinds: RowKinds) -> RowParts:
-    """All rows at a state, of contacts as many as are active."""
-    scalar, law = scalar_rows(frame), _no_law(kinds, frame.q.dtype)
-    J = jnp.zeros((0, kinds.dim, frame.model.nv), frame.q.dtype)
+    """All rows at a state, of contacts as many as are active: by a loop, which has no derivative in reverse."""
+    if not kinds.contacts:
+        return _whole_parts(frame, kinds)
+    _, (J, law) = in_chunks(_contact_rows, kinds)(AtFrame(frame))
+    law = law._replace(mu=jnp.where(law.mu > 0, law.mu, 1.0))  # it divides, also where no contact is
+    return spatial.materialize(RowParts(scalar_rows(frame), J, law))
+
+
+def _whole_parts(frame: Frame, kinds: RowKinds) -> RowParts:
+    """The same of all contacts."""
+    law, J = _no_law(kinds, frame.q.dtype), jnp.zeros((0, kinds.dim, frame.model.nv), frame.q.dtype)
     if kinds.contacts:
-        _, (J, law) = in_chunks(_contact_rows, kinds)(AtFrame(frame))
-        law = law._replace(mu=jnp.where(law.mu > 0, law.mu, 1.0))  # it divides, also where no contact is
-    return spatial.materialize(RowParts(scalar, J, law))
+        _, (J, law) = _contact_rows(kinds, AtFrame(frame))
+    return spatial.materialize(RowParts(scalar_rows(frame), J, law))
 
 
 def first_rows(parts: RowParts, kinds: RowKinds) -> Rows:
@@ -98,7 +105,7 @@ def first_rows(parts: RowParts, kinds: RowKinds) -> Rows:
 
 def constraint_rows(frame: Frame, kinds: RowKinds) -> Rows:
     """All rows at a state."""
-    return first_rows(row_parts(frame, kinds), kinds)
+    return first_rows(_whole_parts(frame, kinds), kinds)
 
 
 def _contact_rows(kinds: RowKinds, at: AtFrame) -> tuple[tuple, tuple[Array, ContactLaw]]:
