@@ -1,7 +1,6 @@
 """Contact points of the pairs that are near: the routine of its kinds looks at each, what is found goes into a list."""
 
 from functools import partial
-from itertools import groupby
 from typing import NamedTuple
 
 import jax
@@ -16,6 +15,7 @@ from ukemi.collide.hulls.search import Nearest
 from ukemi.collide.near import PART, Posed
 from ukemi.collide.primitives import (
     POLYTOPES,
+    bundles,
     chunk_in,
     families,
     family_function,
@@ -24,6 +24,7 @@ from ukemi.collide.primitives import (
     is_ground,
     is_searched,
     kind_in,
+    place_in_bundle,
     points_in,
 )
 from ukemi.collide.shapes import EMPTY, sides
@@ -31,7 +32,7 @@ from ukemi.maths import spatial
 from ukemi.maths.gathers import put_rows, rows_at
 from ukemi.maths.ranking import parts, places
 from ukemi.model.records import PairLayout
-from ukemi.xla.batches import side_by_side, takes_turns
+from ukemi.xla.batches import side_by_side
 
 FEW_GROUPS = 4
 
@@ -137,7 +138,7 @@ def _examine_any(layout: PairLayout, bundle: list[list[int]], at, posed: Posed, 
 
         return run
 
-    which = kind_in(layout, [family[0] for family in bundle], rows_at(posed.pair, at)[0])
+    which = place_in_bundle(layout, bundle, rows_at(posed.pair, at)[0])
     return lax.switch(which, [routine(family) for family in bundle], at)
 
 
@@ -186,29 +187,14 @@ def _near(layout: PairLayout, posed: Posed, g: int, h: int) -> tuple[Array, int]
     return (posed.near < 0) & (posed.pair >= first) & (posed.pair < last), 0
 
 
-def _bundles(layout: PairLayout, every: list[list[int]]) -> list[list[list[int]]]:
-    """Families that one loop goes over: where pairs are looked at one by one, all that are not searches or grounds.
-
-    Each loop has a list of its own, and what writes into it: as much to compile as a simple pair's routine.
-    """
-    if not takes_turns():
-        return [[family] for family in every]
-
-    def alone(family: list[int]) -> int:
-        group = layout.groups[family[0]]
-        return family[0] if is_searched(group) or is_ground(group) else -1
-
-    return [list(own) for _, own in groupby(every, alone)]
-
-
 def _append(layout: PairLayout, every: list[list[int]], posed: Posed, room: int, carry):
     """Append the contact points of the near pairs of several families to (Found, length, lost, failed)."""
-    bundles = _bundles(layout, every)
-    for bundle in bundles:
+    own = bundles(layout, every)
+    for bundle in own:
         near, start = _near(layout, posed, bundle[0][0], bundle[-1][-1])
         add = _adder(layout, bundle, posed, near, start, room)
         searched = is_searched(layout.groups[bundle[0][0]])  # by loops, which may take no turn
-        known = searched or len(bundles) == 1
+        known = searched or len(own) == 1
         carry = add(carry) if known else lax.cond(near.any(), add, lambda carry: carry, carry)
     return carry
 

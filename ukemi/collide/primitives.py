@@ -148,6 +148,26 @@ def families(layout: PairLayout, groups: list[int]) -> list[list[int]]:
     return [list(own) for _, own in groupby(groups, routine)]
 
 
+def bundles(layout: PairLayout, every: list[list[int]]) -> list[list[list[int]]]:
+    """Families that one loop goes over: where pairs are looked at one by one, all that are not searches or grounds.
+
+    Each loop has a list of its own, and what writes into it: as much to compile as a simple pair's routine.
+    """
+    if abreast(2) > 1:
+        return [[family] for family in every]
+
+    def alone(family: list[int]) -> int:
+        group = layout.groups[family[0]]
+        return family[0] if is_searched(group) or is_ground(group) else -1
+
+    return [list(own) for _, own in groupby(every, alone)]
+
+
+def place_in_bundle(layout: PairLayout, bundle: list[list[int]], pair: Array) -> Array:
+    """Which family of a bundle pairs (...) belong to."""
+    return kind_in(layout, [family[0] for family in bundle], pair)
+
+
 def kind_in(layout: PairLayout, family: list[int], pair: Array) -> Array:
     """Which group of a family pairs (...) belong to."""
     firsts = np.array([layout.first[g] for g in family[1:]], np.int32)

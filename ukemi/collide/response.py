@@ -17,7 +17,17 @@ from jax import Array, lax
 from ukemi.collide.frames import pulled, spin
 from ukemi.collide.hulls import response as polytopes
 from ukemi.collide.hulls.features import CURVED, Corners, all_corners
-from ukemi.collide.primitives import POLYTOPES, chunk_in, families, family_function, is_general, kind_in, points_in
+from ukemi.collide.primitives import (
+    POLYTOPES,
+    bundles,
+    chunk_in,
+    families,
+    family_function,
+    is_general,
+    kind_in,
+    place_in_bundle,
+    points_in,
+)
 from ukemi.collide.shapes import Hit, Shape, cut, parameter_count, parameters, sides
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, is_zero, unmoved
@@ -112,9 +122,10 @@ def _own(layout: PairLayout, groups: list[int], contacts) -> Array:
     return contacts.active & reduce(jnp.logical_or, own)
 
 
-def _others(layout: PairLayout) -> list[list[int]]:
-    """Families that are no polytopes."""
-    return families(layout, [g for g, group in enumerate(layout.groups) if group.types not in POLYTOPES])
+def _others(layout: PairLayout) -> list[list[list[int]]]:
+    """Bundles of the families that are no polytopes."""
+    groups = [g for g, group in enumerate(layout.groups) if group.types not in POLYTOPES]
+    return bundles(layout, families(layout, groups))
 
 
 def _pull(layout: PairLayout, sized: bool, bent: bool, known, on: Placed) -> list:
@@ -145,9 +156,10 @@ def responses(layout: PairLayout, sized: bool, still: np.ndarray, reach: Array, 
     """
     n, width = len(contacts.pair), 12 + 2 * parameter_count(shapes) * sized
     G = jnp.zeros((n, 7, width), shapes.pos.dtype)
-    for family in _others(layout):
-        own, columns = _own(layout, family, contacts), _columns(bool(still[family].all()), width)
-        fill = partial(_fill, layout, family, columns, reach, shapes, contacts, own)
+    for bundle in _others(layout):
+        own = _own(layout, sum(bundle, []), contacts)
+        columns = [_columns(bool(still[family].all()), width) for family in bundle]
+        fill = partial(_fill, layout, bundle, columns, reach, shapes, contacts, own)
         G = fill(G) if len(layout.groups) == 1 else lax.cond(own.any(), fill, lambda G: G, G)
     for family, own in _of_polytopes(layout, contacts):
         columns = _columns(bool(still[family.groups].all()), width)
@@ -178,19 +190,22 @@ def _fill_touching(
 
 
 def _fill(
-    layout: PairLayout, family: list[int], columns: np.ndarray, reach, shapes: Shape, contacts, own: Array, G: Array
+    layout: PairLayout, bundle: list[list[int]], columns: list, reach, shapes: Shape, contacts, own: Array, G: Array
 ):
-    """Write the responses of a family's `own` contacts, several pairs at a time."""
-    chunk, points = chunk_in(layout, family), points_in(layout, family)
-    blank = G.shape[-1] - len(columns)
-    count, turns = _in_turn(layout, family, contacts, own)
-    respond = partial(_of_known, partial(_pair_response, columns=columns), layout, family)
+    """Write the responses of a bundle's `own` contacts, several pairs at a time."""
+    chunk, points, count, turns = _in_turn(layout, bundle, contacts, own)
+
+    def of_family(family: list[int], columns: np.ndarray, pair: Array) -> Array:
+        respond = partial(_of_known, partial(_pair_response, columns=columns), layout, family)
+        (a, b), kind = sides(shapes, jnp.asarray(layout.geoms)[pair]), kind_in(layout, family, pair)
+        new = side_by_side(respond)(_first_contacts(layout, family, contacts, pair), kind, a, b, reach[pair])
+        more = points - points_in(layout, family), G.shape[-1] - len(columns)
+        return jnp.pad(new, ((0, 0), (0, more[0]), (0, 0), (more[1], 0)))
 
     def some(i, G):
         pair, real = turns(i)
-        (a, b), kind = sides(shapes, jnp.asarray(layout.geoms)[pair]), kind_in(layout, family, pair)
-        new = side_by_side(respond)(_first_contacts(layout, family, contacts, pair), kind, a, b, reach[pair])
-        new = jnp.pad(new.reshape(chunk * points, 7, -1), ((0, 0), (0, 0), (blank, 0)))
+        routines = [partial(of_family, *own) for own in zip(bundle, columns, strict=True)]
+        new = _by_family(layout, bundle, routines, pair).reshape(chunk * points, 7, -1)
         mine = _slots(contacts, own, pair, real, points).reshape(chunk * points, -1)
         row = jnp.where(mine.any(-1), jnp.argmax(mine, -1), len(own))
         return polytopes.put(G, *spatial.materialize((row, new)))
@@ -232,9 +247,9 @@ def pull(layout: PairLayout, sized: bool, reach: Array, shapes: Shape, contacts,
     """
     total = jnp.zeros((len(shapes.pos), 6 + parameter_count(shapes) * sized), shapes.pos.dtype)
     rows = jnp.concatenate([on.distance[:, None], on.point, on.turn], -1)
-    for family in _others(layout):
-        own = _own(layout, family, contacts)
-        add = partial(_add_pulls, layout, family, reach, shapes, contacts, own, rows)
+    for bundle in _others(layout):
+        own = _own(layout, sum(bundle, []), contacts)
+        add = partial(_add_pulls, layout, bundle, reach, shapes, contacts, own, rows)
         total = add(total) if len(layout.groups) == 1 else lax.cond(own.any(), add, lambda total: total, total)
     for family, own in _of_polytopes(layout, contacts):
         total = _add_touching(layout, family, shapes, contacts, own, rows, total)
@@ -262,21 +277,24 @@ def _add_touching(
 
 
 def _add_pulls(
-    layout: PairLayout, family: list[int], reach, shapes: Shape, contacts, own: Array, rows: Array, total: Array
+    layout: PairLayout, bundle: list[list[int]], reach, shapes: Shape, contacts, own: Array, rows: Array, total: Array
 ):
-    """Add what a family's `own` contacts pull on, several pairs at a time."""
-    chunk, points = chunk_in(layout, family), points_in(layout, family)
-    count, turns = _in_turn(layout, family, contacts, own)
+    """Add what a bundle's `own` contacts pull on, several pairs at a time."""
+    chunk, points, count, turns = _in_turn(layout, bundle, contacts, own)
     width = total.shape[-1]
-    pull_one = partial(_of_known, partial(_pair_pull, width=width), layout, family)
+
+    def of_family(family: list[int], pair: Array, on: Array) -> Array:
+        pull_one = partial(_of_known, partial(_pair_pull, width=width), layout, family)
+        (a, b), kind = sides(shapes, jnp.asarray(layout.geoms)[pair]), kind_in(layout, family, pair)
+        first, on = _first_contacts(layout, family, contacts, pair), on[:, : points_in(layout, family)]
+        return side_by_side(pull_one)(first, kind, a, b, reach[pair], on)
 
     def some(i, total):
         pair, real = turns(i)
-        geoms, kind = jnp.asarray(layout.geoms)[pair], kind_in(layout, family, pair)
-        a, b = sides(shapes, geoms)
         mine = _slots(contacts, own, pair, real, points)
         on = mix(mine.reshape(chunk * points, -1).astype(rows.dtype), rows).reshape(chunk, points, 7)
-        pulled = side_by_side(pull_one)(_first_contacts(layout, family, contacts, pair), kind, a, b, reach[pair], on)
+        routines = [partial(of_family, family) for family in bundle]
+        pulled, geoms = _by_family(layout, bundle, routines, pair, on), jnp.asarray(layout.geoms)[pair]
         pulled = spatial.materialize(jnp.where(real[:, None, None], pulled, 0.0).reshape(2 * chunk, width))
         owner = geoms.reshape(-1) == np.arange(len(total))[:, None]
         return total + mix(owner.astype(rows.dtype), pulled)
@@ -296,12 +314,22 @@ def _pair_pull(function, a: Shape, b: Shape, reach: Array, on: Array, width: int
     return back(Hit(on[:, 0], on[:, 1:4], *pulled(now, on[:, 4:])))[0]
 
 
-# ---- pairs of a family, several at a time ----------------------------------------------------------------------------
+# ---- pairs of a bundle, several at a time ----------------------------------------------------------------------------
 
 
-def _in_turn(layout: PairLayout, family: list[int], contacts, own: Array):
-    """How many pairs of a family have contacts, and which are the i-th few: their rows, and which of these are real."""
-    chunk, first, n = chunk_in(layout, family), layout.first[family[0]], len(own)
+def _by_family(layout: PairLayout, bundle: list[list[int]], routines: list, pair: Array, *more) -> Array:
+    """What the routine of their family makes of pairs (n,), of one pair alone where there are several families."""
+    if len(bundle) == 1:
+        return routines[0](pair, *more)
+    return lax.switch(place_in_bundle(layout, bundle, pair[0]), routines, pair, *more)
+
+
+def _in_turn(layout: PairLayout, bundle: list[list[int]], contacts, own: Array):
+    """How many pairs of a bundle to look at together, contact points of each at most, how many have contacts, and which
+    are the i-th few: their rows, and which of these are real.
+    """
+    chunk, points = (max(f(layout, family) for family in bundle) for f in (chunk_in, points_in))
+    first, n = layout.first[bundle[0][0]], len(own)
     # the first contact of each pair stands for it: compared with each other, since there may be far more pairs
     same = (contacts.pair[:, None] == contacts.pair) & own
     used = own & ~(same & np.tri(n, k=-1, dtype=bool)).any(-1)
@@ -312,7 +340,7 @@ def _in_turn(layout: PairLayout, family: list[int], contacts, own: Array):
         mine = rank == turn[:, None]
         return spatial.materialize(first + (mine * (contacts.pair - first)).sum(-1)), mine.any(-1)
 
-    return used.sum(), turns
+    return chunk, points, used.sum(), turns
 
 
 def _slots(contacts, own: Array, pair: Array, real: Array, points: int) -> Array:
