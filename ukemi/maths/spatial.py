@@ -133,13 +133,13 @@ def rotate(q: Array, v: Array) -> Array:
 
 def quat_to_mat(q: Array) -> Array:
     """Rotation matrix (..., 3, 3) of a unit quaternion; its columns are the rotated axes."""
-    w, x, y, z = q[..., 0], q[..., 1], q[..., 2], q[..., 3]
-    rows = [
-        [w * w + x * x - y * y - z * z, 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), w * w - x * x + y * y - z * z, 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), w * w - x * x - y * y + z * z],
+    w, x, y, z = (q[..., k : k + 1] for k in range(4))
+    entries = [
+        *(w * w + x * x - y * y - z * z, 2 * (x * y - w * z), 2 * (x * z + w * y)),
+        *(2 * (x * y + w * z), w * w - x * x + y * y - z * z, 2 * (y * z - w * x)),
+        *(2 * (x * z - w * y), 2 * (y * z + w * x), w * w - x * x - y * y + z * z),
     ]
-    return jnp.stack([jnp.stack(row, -1) for row in rows], -2)
+    return jnp.concatenate(entries, -1).reshape(*q.shape[:-1], 3, 3)
 
 
 def quat_exp(u: Array) -> Array:

@@ -41,12 +41,13 @@ def apart(center: Array, half: Array, pos: Array, mat: Array, pairs: np.ndarray 
     Never more than the distance of what they hold.
     """
     middle = pos + spatial.apply(mat, center)
-    # coordinates lead, and are summed one by one: then all is one loop over pairs
+    # coordinates lead, and are summed one by one: then all is one loop over pairs. Rows (1, n), since XLA moves what would
+    # flatten them past one operation in each round of all its simplifications
     table = jnp.concatenate([mat.mT.reshape(-1, 9), middle, half], -1).T
     (axes_a, at_a, half_a), (axes_b, at_b, half_b) = (
-        ([x[:3], x[3:6], x[6:9]], x[9:12], x[12:]) for x in (table[:, own] for own in pairs.T)
+        ([x[:3], x[3:6], x[6:9]], x[9:12], x[12:]) for x in (jnp.split(table[:, own], len(table)) for own in pairs.T)
     )
-    way = at_b - at_a
+    way = [b - a for a, b in zip(at_a, at_b, strict=True)]
     turn = [[jnp.abs(_dot(x, y)) for y in axes_b] for x in axes_a]
     sides = (axes_a, half_a, turn, half_b), (axes_b, half_b, zip(*turn, strict=True), half_a)
     gaps = [
@@ -54,7 +55,7 @@ def apart(center: Array, half: Array, pos: Array, mat: Array, pairs: np.ndarray 
         for axes, half, turned, other in sides
         for axis, own, seen in zip(axes, half, turned, strict=True)
     ]
-    return reduce(jnp.maximum, gaps)
+    return reduce(jnp.maximum, gaps)[0]
 
 
 def _dot(x, y) -> Array:
