@@ -203,10 +203,13 @@ def _expand(
         return jax.tree.map(lambda x, y: jnp.where(done, x, y), at, _with(at, new, noise))
 
     at = lax.while_loop(lambda at: ~at.done & (at.count < CORNERS), further, _first_polytope(points, noise))
-    pick = rows_at(at.faces, at.nearest)
-    place, i, j = (rows_at(x, pick) for x in at.points)
-    normal, height = rows_at(at.normal, at.nearest), rows_at(at.height, at.nearest)
-    weight = dot(cross(place[np.array([1, 2, 0])], place[np.array([2, 0, 1])]), normal)
+    # of faces in one plane, nudged apart, that which the origin is over
+    level = at.alive & (at.height <= rows_at(at.height, at.nearest) + noise)
+    place = rows_at(at.points.place, at.faces)
+    weights = dot(cross(place[:, np.array([1, 2, 0])], place[:, np.array([2, 0, 1])]), at.normal[:, None])
+    face = jnp.argmax(jnp.where(level, weights.min(-1), -jnp.inf))
+    normal, height, weight, pick = (rows_at(x, face) for x in (at.normal, at.height, weights, at.faces))
+    i, j = rows_at(at.points.a, pick), rows_at(at.points.b, pick)
     return Nearest(-normal, -height, i, j, weight, jnp.array(True), ~at.done)
 
 
