@@ -1,9 +1,9 @@
 """Actuators of a compiled model."""
 
-import jax.numpy as jnp
 import mujoco
 import numpy as np
 
+from ukemi.files.leaves import leaf
 from ukemi.files.support import switched_off
 from ukemi.model.actuators import ActuatorLayout, Actuators
 from ukemi.model.delays import DelayLayout, Delays
@@ -74,22 +74,22 @@ def actuators(m, names: tuple[str, ...]) -> Actuators:
         names=names,
     )
     return Actuators(
-        gain=_f(gain),
-        bias=_f(bias),
-        time_constant=_f(np.maximum(m.actuator_dynprm[:, 0], 1e-15)),
-        gear=_f(m.actuator_gear[output]),
-        crank_length=_f(m.actuator_cranklength),
-        armature=_f(m.actuator_armature),
-        damping=_f(m.actuator_damping),
-        damping_poly=_f(m.actuator_dampingpoly),
-        ctrl_range=_f(m.actuator_ctrlrange),
-        force_range=_f(m.actuator_forcerange),
-        act_range=_f(m.actuator_actrange),
-        muscle_gain=_f(np.where(muscles[:, None], m.actuator_gainprm[:, :9], 0.0)),
-        muscle_bias=_f(np.where(passive[:, None], m.actuator_biasprm[:, :9], 0.0)),
-        muscle_time=_f(m.actuator_dynprm[:, :3]),
-        length_range=_f(m.actuator_lengthrange[output]),
-        acc0=_f(m.actuator_acc0[output]),
+        gain=leaf(gain),
+        bias=leaf(bias),
+        time_constant=leaf(np.maximum(m.actuator_dynprm[:, 0], 1e-15)),
+        gear=leaf(m.actuator_gear[output]),
+        crank_length=leaf(m.actuator_cranklength),
+        armature=leaf(m.actuator_armature),
+        damping=leaf(m.actuator_damping),
+        damping_poly=leaf(m.actuator_dampingpoly),
+        ctrl_range=leaf(m.actuator_ctrlrange),
+        force_range=leaf(m.actuator_forcerange),
+        act_range=leaf(m.actuator_actrange),
+        muscle_gain=leaf(np.where(muscles[:, None], m.actuator_gainprm[:, :9], 0.0)),
+        muscle_bias=leaf(np.where(passive[:, None], m.actuator_biasprm[:, :9], 0.0)),
+        muscle_time=leaf(m.actuator_dynprm[:, :3]),
+        length_range=leaf(m.actuator_lengthrange[output]),
+        acc0=leaf(m.actuator_acc0[output]),
         layout=layout,
     )
 
@@ -120,11 +120,11 @@ def servos(m) -> Servos:
         bounded=np.stack([most > 0, volts > 0, rate > 0], -1),
     )
     return Servos(
-        control=_f(np.stack([kp, kd, ki, slew, most, volts], -1)),
-        winding=_f(np.where(motors, np.concatenate([gain[:, :2], dynamics[:, :2]], -1), 0.0)),
-        thermal=_f(np.where(motors, np.concatenate([gain[:, 2:4], dynamics[:, 2:5]], -1), 0.0)),
-        cogging=_f(np.where(motors, bias[:, :3], 0.0)),
-        bristle=_f(np.where(motors, np.concatenate([dynamics[:, 5:7], bias[:, 3:6]], -1), 0.0)),
+        control=leaf(np.stack([kp, kd, ki, slew, most, volts], -1)),
+        winding=leaf(np.where(motors, np.concatenate([gain[:, :2], dynamics[:, :2]], -1), 0.0)),
+        thermal=leaf(np.where(motors, np.concatenate([gain[:, 2:4], dynamics[:, 2:5]], -1), 0.0)),
+        cogging=leaf(np.where(motors, bias[:, :3], 0.0)),
+        bristle=leaf(np.where(motors, np.concatenate([dynamics[:, 5:7], bias[:, 3:6]], -1), 0.0)),
         layout=layout,
     )
 
@@ -143,7 +143,7 @@ def delays(m) -> Delays:
         kept=kept,
         slot=np.where(most < kept[:, None], first[:, None] + most, -1).astype(np.int32),
     )
-    return Delays(time=_f(m.actuator_delay[late]), layout=layout)
+    return Delays(time=leaf(m.actuator_delay[late]), layout=layout)
 
 
 def _places(first: np.ndarray, present: np.ndarray) -> np.ndarray:
@@ -177,11 +177,6 @@ def _wraps(m, servo) -> np.ndarray:
             rotation = m.jnt_type[target] == BALL
         out[k] = matched and rotation
     return out
-
-
-def _f(x):
-    """A float leaf at JAX's default precision."""
-    return jnp.asarray(np.array(x, np.float64))
 
 
 def _b(x):

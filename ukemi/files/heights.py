@@ -1,10 +1,10 @@
 """Height fields of a compiled model."""
 
-import jax.numpy as jnp
 import mujoco
 import numpy as np
 
 from ukemi.collide.kinds import KINDS
+from ukemi.files.leaves import leaf
 from ukemi.model.heights import HeightLayout, Heights
 
 
@@ -16,8 +16,7 @@ def build(m: mujoco.MjModel, kinds: tuple[str, ...], names: tuple[str, ...]) -> 
         first=np.append(m.hfield_adr, m.nhfielddata).astype(np.int32),
         names=names,
     )
-    data, base = np.array(m.hfield_data, np.float64), np.array(m.hfield_size, np.float64).reshape(-1, 4)[:, 3]
-    return Heights(jnp.asarray(data), jnp.asarray(base), layout)
+    return Heights(leaf(m.hfield_data), leaf(np.reshape(m.hfield_size, (-1, 4))[:, 3]), layout)
 
 
 def sizes(m: mujoco.MjModel, kinds: tuple[str, ...]) -> np.ndarray:

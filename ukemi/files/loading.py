@@ -1,7 +1,6 @@
 """Robot file -> Model. MuJoCo's compiler parses and checks the file; everything after that is ours."""
 
 import jax
-import jax.numpy as jnp
 import mujoco
 import numpy as np
 
@@ -11,6 +10,7 @@ from ukemi.errors import ModelFileError, UnsupportedModelError
 from ukemi.files import heights, pairs, sensing, solids
 from ukemi.files.actuators import actuators, delays, servos
 from ukemi.files.decomposing import CONCAVITY, decomposed
+from ukemi.files.leaves import leaf
 from ukemi.files.limits import limit_rows
 from ukemi.files.looks import looks
 from ukemi.files.ranges import meaningless
@@ -87,11 +87,6 @@ def load(source, *, contacts: int | None = None, decompose: bool | float = False
     )
 
 
-def _f(x):
-    """A float leaf at JAX's default precision."""
-    return jnp.asarray(np.array(x, np.float64))
-
-
 def _i(x):
     return np.array(x, np.int32)
 
@@ -123,15 +118,15 @@ def _bodies(m, inferred) -> records.Bodies:
     )
     ipos, iquat = _inertial_frames(m)
     return records.Bodies(
-        pos=_f(m.body_pos),
-        quat=_f(m.body_quat),
-        ipos=_f(ipos),
-        iquat=_f(iquat),
-        mass=_f(m.body_mass),
-        inertia=_f(m.body_inertia),
-        products=_f(np.zeros((m.nbody, 3))),
-        gravcomp=_f(m.body_gravcomp),
-        invweight=_f(m.body_invweight0),
+        pos=leaf(m.body_pos),
+        quat=leaf(m.body_quat),
+        ipos=leaf(ipos),
+        iquat=leaf(iquat),
+        mass=leaf(m.body_mass),
+        inertia=leaf(m.body_inertia),
+        products=leaf(np.zeros((m.nbody, 3))),
+        gravcomp=leaf(m.body_gravcomp),
+        invweight=leaf(m.body_invweight0),
         layout=layout,
     )
 
@@ -181,25 +176,25 @@ def _joints(m) -> records.Joints:
         slowed=bool(np.any(m.dof_damping > 0) or np.any(m.dof_dampingpoly) or np.any(m.jnt_actuatorid != -1)),
     )
     return records.Joints(
-        pos=_f(m.jnt_pos),
-        axis=_f(m.jnt_axis),
-        qpos0=_f(m.qpos0),
-        qpos_spring=_f(m.qpos_spring),
-        stiffness=_f(m.jnt_stiffness),
-        stiffness_poly=_f(m.jnt_stiffnesspoly),
-        springyield=_f(m.jnt_springyield),
-        damping=_f(m.dof_damping),
-        damping_poly=_f(m.dof_dampingpoly),
-        armature=_f(m.dof_armature),
-        frictionloss=_f(m.dof_frictionloss),
-        invweight=_f(m.dof_invweight0),
-        range=_f(m.jnt_range),
-        margin=_f(m.jnt_margin),
-        solref_limit=_f(m.jnt_solref),
-        solimp_limit=_f(m.jnt_solimp),
-        solref_friction=_f(m.dof_solref),
-        solimp_friction=_f(m.dof_solimp),
-        actuator_range=_f(m.jnt_actfrcrange),
+        pos=leaf(m.jnt_pos),
+        axis=leaf(m.jnt_axis),
+        qpos0=leaf(m.qpos0),
+        qpos_spring=leaf(m.qpos_spring),
+        stiffness=leaf(m.jnt_stiffness),
+        stiffness_poly=leaf(m.jnt_stiffnesspoly),
+        springyield=leaf(m.jnt_springyield),
+        damping=leaf(m.dof_damping),
+        damping_poly=leaf(m.dof_dampingpoly),
+        armature=leaf(m.dof_armature),
+        frictionloss=leaf(m.dof_frictionloss),
+        invweight=leaf(m.dof_invweight0),
+        range=leaf(m.jnt_range),
+        margin=leaf(m.jnt_margin),
+        solref_limit=leaf(m.jnt_solref),
+        solimp_limit=leaf(m.jnt_solimp),
+        solref_friction=leaf(m.dof_solref),
+        solimp_friction=leaf(m.dof_solimp),
+        actuator_range=leaf(m.jnt_actfrcrange),
         layout=layout,
     )
 
@@ -226,22 +221,22 @@ def _geoms(m, types, density, corners) -> records.Geoms:
     )
     pos, quat = _frames(m, m.geom_sameframe, m.geom_bodyid, m.geom_pos, m.geom_quat)
     return records.Geoms(
-        pos=_f(pos),
-        quat=_f(quat),
-        size=_f(np.where(pairs.scaled(types)[:, None], 1.0, heights.sizes(m, types))),
-        vertices=_f(corners),
-        density=_f(density),
-        friction=_f(m.geom_friction),
-        restitution=_f(_restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom)),
-        fluid=_f(m.geom_fluid[:, 1:6]),
-        fluid_inertia=_f(np.concatenate([m.geom_fluid[:, 9:], m.geom_fluid[:, 6:9]], -1)),
-        solref=_f(m.geom_solref),
-        solimp=_f(m.geom_solimp),
-        solmix=_f(m.geom_solmix),
-        margin=_f(m.geom_margin),
-        gap=_f(m.geom_gap),
-        adhesion=_f(m.geom_adhesion),
-        surface_velocity=_f(m.geom_surfacevel),
+        pos=leaf(pos),
+        quat=leaf(quat),
+        size=leaf(np.where(pairs.scaled(types)[:, None], 1.0, heights.sizes(m, types))),
+        vertices=leaf(corners),
+        density=leaf(density),
+        friction=leaf(m.geom_friction),
+        restitution=leaf(_restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom)),
+        fluid=leaf(m.geom_fluid[:, 1:6]),
+        fluid_inertia=leaf(np.concatenate([m.geom_fluid[:, 9:], m.geom_fluid[:, 6:9]], -1)),
+        solref=leaf(m.geom_solref),
+        solimp=leaf(m.geom_solimp),
+        solmix=leaf(m.geom_solmix),
+        margin=leaf(m.geom_margin),
+        gap=leaf(m.geom_gap),
+        adhesion=leaf(m.geom_adhesion),
+        surface_velocity=leaf(m.geom_surfacevel),
         layout=layout,
     )
 
@@ -250,7 +245,7 @@ def _sites(m) -> records.Sites:
     kinds = tuple(pairs.MUJOCO_KINDS.get(kind, OTHER.name) for kind in m.site_type.tolist())
     layout = records.SiteLayout(body=_i(m.site_bodyid), type=kinds, names=_names(m)("site", m.nsite))
     pos, quat = _frames(m, m.site_sameframe, m.site_bodyid, m.site_pos, m.site_quat)
-    return records.Sites(pos=_f(pos), quat=_f(quat), size=_f(m.site_size), layout=layout)
+    return records.Sites(pos=leaf(pos), quat=leaf(quat), size=leaf(m.site_size), layout=layout)
 
 
 def _pairs(m, layout) -> records.Pairs:
@@ -266,7 +261,7 @@ def _pairs(m, layout) -> records.Pairs:
     }
     if m.opt.enableflags & mujoco.mjtEnableBit.mjENBL_OVERRIDE:
         layout, listed = pairs.overridden(m, layout, listed, _restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom))
-    return records.Pairs(**{name: _f(value) for name, value in listed.items()}, layout=layout)
+    return records.Pairs(**{name: leaf(value) for name, value in listed.items()}, layout=layout)
 
 
 def _restitution(m, kind, n: int) -> np.ndarray:
@@ -300,7 +295,7 @@ def _equalities(m) -> records.Equalities:
         names=tuple(_names(m)("equality", m.neq)[k] for k in on),
     )
     return records.Equalities(
-        data=_f(m.eq_data[on][:, :11]), solref=_f(m.eq_solref[on]), solimp=_f(m.eq_solimp[on]), layout=layout
+        data=leaf(m.eq_data[on][:, :11]), solref=leaf(m.eq_solref[on]), solimp=leaf(m.eq_solimp[on]), layout=layout
     )
 
 
@@ -317,12 +312,12 @@ def _options(m) -> records.Options:
         disabled=tuple(sorted(name for name, bit in bits.items() if m.opt.disableflags & bit and bit in STEP_FLAGS)),
     )
     return records.Options(
-        timestep=_f(m.opt.timestep),
-        gravity=_f(m.opt.gravity),
-        impratio=_f(m.opt.impratio),
-        density=_f(m.opt.density),
-        viscosity=_f(m.opt.viscosity),
-        wind=_f(m.opt.wind),
+        timestep=leaf(m.opt.timestep),
+        gravity=leaf(m.opt.gravity),
+        impratio=leaf(m.opt.impratio),
+        density=leaf(m.opt.density),
+        viscosity=leaf(m.opt.viscosity),
+        wind=leaf(m.opt.wind),
         layout=layout,
     )
 
@@ -340,12 +335,12 @@ def _flags(enum):
 def _keyframes(m, past: int) -> records.Keyframes:
     """Stored configurations, in whose past (nk, past) all controls were zero."""
     return records.Keyframes(
-        q=_f(m.key_qpos),
-        v=_f(m.key_qvel),
-        act=_f(np.concatenate([np.pad(m.key_act, ((0, 0), (0, past))), m.key_plastic], 1)),
-        ctrl=_f(m.key_ctrl),
-        mocap_pos=_f(m.key_mpos).reshape(m.nkey, m.nmocap, 3),
-        mocap_quat=_f(m.key_mquat).reshape(m.nkey, m.nmocap, 4),
-        time=_f(m.key_time),
+        q=leaf(m.key_qpos),
+        v=leaf(m.key_qvel),
+        act=leaf(np.concatenate([np.pad(m.key_act, ((0, 0), (0, past))), m.key_plastic], 1)),
+        ctrl=leaf(m.key_ctrl),
+        mocap_pos=leaf(np.reshape(m.key_mpos, (m.nkey, m.nmocap, 3))),
+        mocap_quat=leaf(np.reshape(m.key_mquat, (m.nkey, m.nmocap, 4))),
+        time=leaf(m.key_time),
         names=_names(m)("key", m.nkey),
     )

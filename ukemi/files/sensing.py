@@ -1,11 +1,11 @@
 """The sensors of a compiled model. One that cannot be read is loaded all the same, with the reason why not."""
 
-import jax.numpy as jnp
 import mujoco
 import numpy as np
 
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.primitives import PRIMITIVE
+from ukemi.files.leaves import leaf
 from ukemi.files.pairs import kinds_of
 from ukemi.model.sensing import SensorLayout, Sensors
 
@@ -43,8 +43,7 @@ def build(m: mujoco.MjModel, names: tuple[str, ...]) -> Sensors:
         unread=tuple(_why_not(m, i, kinds, opaque) for i in range(m.nsensor)),
         opaque=opaque,
     )
-    cutoff, noise, magnetic = (np.array(x, np.float64) for x in (m.sensor_cutoff, m.sensor_noise, m.opt.magnetic))
-    return Sensors(jnp.asarray(cutoff), jnp.asarray(noise), jnp.asarray(magnetic), layout)
+    return Sensors(leaf(m.sensor_cutoff), leaf(m.sensor_noise), leaf(m.opt.magnetic), layout)
 
 
 def unread(m: mujoco.MjModel) -> list[str]:

@@ -1,9 +1,9 @@
 """Tendons of a compiled model."""
 
-import jax.numpy as jnp
 import mujoco
 import numpy as np
 
+from ukemi.files.leaves import leaf
 from ukemi.files.limits import limit_rows
 from ukemi.model.tendons import TendonLayout, Tendons
 
@@ -48,7 +48,7 @@ def tendons(m, names: tuple[str, ...]) -> Tendons:
         "coefficient": coefficients,
         "divisor": divisors,
     }
-    return Tendons(**{k: jnp.asarray(np.array(x, np.float64)) for k, x in arrays.items()}, layout=layout)
+    return Tendons(**{k: leaf(x) for k, x in arrays.items()}, layout=layout)
 
 
 def _places(first) -> np.ndarray:

@@ -31,6 +31,8 @@ def first_rests(model: Model) -> Array:
     """Where they rest at first: as the model says."""
     joints, tendons = model.joints.layout.plastic, model.tendons.layout.plastic
     out = jnp.zeros(model.nplastic, model.options.timestep.dtype)
+    if not yields(model):
+        return out
     out = out.at[joints[joints >= 0]].set(model.joints.qpos_spring[joints >= 0])
     return out.at[tendons[tendons >= 0]].set(model.tendons.spring[tendons >= 0])
 

@@ -41,8 +41,8 @@ def apart(center: Array, half: Array, pos: Array, mat: Array, pairs: np.ndarray 
     Never more than the distance of what they hold.
     """
     middle = pos + spatial.apply(mat, center)
-    # coordinates lead, and are summed one by one: then all is one loop over pairs. Rows (1, n), since XLA moves what would
-    # flatten them past one operation in each round of all its simplifications
+    # Coordinates lead, and are summed one by one: then all is one loop over pairs. Rows stay (1, n), since XLA moves a
+    # reshape past one operation in each round of all its simplifications.
     table = jnp.concatenate([mat.mT.reshape(-1, 9), middle, half], -1).T
     (axes_a, at_a, half_a), (axes_b, at_b, half_b) = (
         ([x[:3], x[3:6], x[6:9]], x[9:12], x[12:]) for x in (jnp.split(table[:, own], len(table)) for own in pairs.T)
