@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from tests.scenes.pairs import frames
 from ukemi.collide import primitives, response, shapes
 from ukemi.collide.detect import Contacts
-from ukemi.collide.frames import frames
 from ukemi.collide.hulls.features import Corners
 from ukemi.collide.kinds import KINDS, OTHER
 from ukemi.collide.near import bounding_capsules

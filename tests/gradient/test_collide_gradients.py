@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from tests.scenes.pairs import frames
 from tests.scenes.slow import few
 from ukemi.collide import response
 from ukemi.collide.detect import detect
-from ukemi.collide.frames import frames
 from ukemi.collide.hulls import response as hull_response
 from ukemi.collide.primitives import PAIRS
 from ukemi.collide.shapes import EMPTY, Hit, Shape

@@ -6,12 +6,17 @@ import jax
 import mujoco
 import numpy as np
 
-from ukemi.collide.frames import frames
+from ukemi.collide.frames import of_rows, row_of
 from ukemi.collide.primitives import PAIRS
 from ukemi.collide.response import Placed
-from ukemi.collide.shapes import Shape
+from ukemi.collide.shapes import Hit, Shape
 
 MARGIN = 0.03
+
+
+def frames(hit: Hit):
+    """Frames (k, 3, 3) of a pair's contacts."""
+    return of_rows(row_of(hit, hit.along is not None))[1]
 
 
 class Oracle:
@@ -61,7 +66,7 @@ def evaluate(a: str, b: str, shapes_a: list[Shape], shapes_b: list[Shape], dtype
         return Shape(*(np.stack(x).astype(dtype) for x in zip(*filled)))
 
     hits = batched(a, b)(stack(shapes_a), stack(shapes_b))
-    found = Placed(hits.distance, hits.point, frames(hits))
+    found = Placed(hits.distance, hits.point, jax.vmap(frames)(hits))
     return jax.tree.map(lambda x: np.asarray(x[:n]), found)
 
 

@@ -8,12 +8,8 @@ from ukemi.collide.geometry import contact_frame, contact_frame_along, dot
 from ukemi.collide.shapes import Hit
 
 
-def frames(hit: Hit) -> Array:
-    """Frames (..., k, 3, 3) with rows normal, tangent, tangent."""
-    return jnp.broadcast_to(_frames(hit.normal, hit.along), (*hit.distance.shape, 3, 3))
-
-
 def _frames(normal: Array, along: Array | None) -> Array:
+    """Frames (..., 3, 3) with rows normal, tangent, tangent."""
     if along is None:
         return contact_frame(normal)
     return jnp.vectorize(contact_frame_along, signature="(i),(i)->(j,i)")(normal, along)

@@ -113,12 +113,13 @@ def _of_polytopes(layout: PairLayout, contacts):
     groups = [g for g, group in enumerate(layout.groups) if group.types in POLYTOPES]
     for family in polytopes.families_of(layout, groups):
         curved = contacts.features[:, 0] == CURVED
-        yield family, _own(layout, family.groups, contacts) & (curved == family.form.curved)
+        yield family, _own(layout, [family.groups], contacts) & (curved == family.form.curved)
 
 
-def _own(layout: PairLayout, groups: list[int], contacts) -> Array:
-    """Which contacts (nc,) are of the pairs of some groups."""
-    own = [(contacts.pair >= layout.first[g]) & (contacts.pair < layout.first[g + 1]) for g in groups]
+def _own(layout: PairLayout, families: list[list[int]], contacts) -> Array:
+    """Which contacts (nc,) are of the pairs of some families of groups."""
+    first = layout.first
+    own = [(contacts.pair >= first[g]) & (contacts.pair < first[g + 1]) for groups in families for g in groups]
     return contacts.active & reduce(jnp.logical_or, own)
 
 
@@ -157,7 +158,7 @@ def responses(layout: PairLayout, sized: bool, still: np.ndarray, reach: Array, 
     n, width = len(contacts.pair), 12 + 2 * parameter_count(shapes) * sized
     G = jnp.zeros((n, 7, width), shapes.pos.dtype)
     for bundle in _others(layout):
-        own = _own(layout, sum(bundle, []), contacts)
+        own = _own(layout, bundle, contacts)
         columns = [_columns(bool(still[family].all()), width) for family in bundle]
         fill = partial(_fill, layout, bundle, columns, reach, shapes, contacts, own)
         G = fill(G) if len(layout.groups) == 1 else lax.cond(own.any(), fill, lambda G: G, G)
@@ -248,7 +249,7 @@ def pull(layout: PairLayout, sized: bool, reach: Array, shapes: Shape, contacts,
     total = jnp.zeros((len(shapes.pos), 6 + parameter_count(shapes) * sized), shapes.pos.dtype)
     rows = jnp.concatenate([on.distance[:, None], on.point, on.turn], -1)
     for bundle in _others(layout):
-        own = _own(layout, sum(bundle, []), contacts)
+        own = _own(layout, bundle, contacts)
         add = partial(_add_pulls, layout, bundle, reach, shapes, contacts, own, rows)
         total = add(total) if len(layout.groups) == 1 else lax.cond(own.any(), add, lambda total: total, total)
     for family, own in _of_polytopes(layout, contacts):

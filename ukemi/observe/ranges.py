@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.collide.frames import frames
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.pairs.convex import body_of, witness
 from ukemi.collide.primitives import PAIRS
@@ -167,7 +166,7 @@ def _by_witness(body_a, body_b, a: Shape, b: Shape, cutoff: Array):
 def _by_contacts(function, a: Shape, b: Shape, cutoff: Array):
     hit = function(a, b, cutoff)
     k = jnp.argmin(hit.distance)
-    x, half = hit.distance[k], 0.5 * hit.distance[k] * frames(hit)[k, 0]
+    x, half = hit.distance[k], 0.5 * hit.distance[k] * jnp.broadcast_to(hit.normal, hit.point.shape)[k]
     return x, hit.point[k] - half, hit.point[k] + half
 
 

@@ -12,7 +12,7 @@ from ukemi.constraints.block import Frame
 from ukemi.constraints.rows import RowKinds
 from ukemi.laws.here import Here, applied, forces, frame_of
 from ukemi.laws.integrators import Integrator, Slope
-from ukemi.laws.soft.rows import RowParts, Rows, constraint_force, constraint_rows
+from ukemi.laws.soft.rows import RowParts, constraint_force
 from ukemi.mechanics.dynamics import Smooth, motion_force
 from ukemi.mechanics.kinematics import velocities
 
@@ -30,11 +30,6 @@ class Scene(NamedTuple):
 def scene(here: Here, dyn: Smooth, tau: Array) -> Scene:
     """The solver's problem at `here`, with the sum τ (nv,) of all forces but constraints."""
     return Scene(frame_of(here, dyn.velocity), dyn.M, tau, here.warm)
-
-
-def scene_rows(scene: Scene, kinds: RowKinds) -> Rows:
-    """Constraint rows of a scene."""
-    return constraint_rows(scene.frame, kinds)
 
 
 def constraint_pull(kinds: RowKinds, here: Here, a: Array) -> tuple[Array, Array]:

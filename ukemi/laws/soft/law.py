@@ -28,7 +28,7 @@ from ukemi.laws.memory import remember
 from ukemi.laws.method import Loads, Method, columns
 from ukemi.laws.soft import balance, derivative, noslip
 from ukemi.laws.soft.problem import Problem, Solution
-from ukemi.laws.soft.rows import Rows
+from ukemi.laws.soft.rows import Rows, constraint_rows
 from ukemi.laws.soft.solve import SOLVERS, solve_active
 from ukemi.mechanics.dynamics import Smooth, motion_force, smooth
 from ukemi.mechanics.forces import Actuation, Passive, passive
@@ -156,7 +156,7 @@ class Soft(Method):
         soft, kinds, dyn = self._motion(here, None), self.kinds(here.model), smooth(here.model, here.kin, here.v)
         tau = applied(here) - dyn.bias
         scene = balance.scene(here, dyn, tau)
-        problem = Problem(dyn.M, tau, balance.scene_rows(scene, kinds))
+        problem = Problem(dyn.M, tau, constraint_rows(scene.frame, kinds))
         a, force = noslip.settle(kinds, here.model, here.contacts, problem, soft.acceleration)
         e = a
         if implicit:
@@ -202,7 +202,7 @@ class Soft(Method):
         rest = with_adhesion(here, rest)
         tau = rest.qfrc + drive.qfrc + applied_wrenches(model, kin, inputs, v) - dyn.bias
         scene = balance.scene(here, dyn, tau)
-        rows = balance.scene_rows(scene, kinds) if inside else None
+        rows = constraint_rows(scene.frame, kinds) if inside else None
         return Forward(kin, dyn, drive, rest, contacts, rows, tau, self._solve(kinds, scene))
 
     def _solve(self, kinds: RowKinds, scene: balance.Scene) -> Solution:
