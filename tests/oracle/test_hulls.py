@@ -107,6 +107,21 @@ def check_distances(kind: str, count: int):
         assert abs(value - exact(A, B)) < 1e-9 * max(1, size), (kind, which, value, exact(A, B))
 
 
+def test_overlap_of_faces_ends_over_the_origin():
+    """Of the faces in one plane, by which the depth is the same, the search ends with that which holds the nearest
+    point: with another, weights are negative, and a contact that stands for it lies beside the shapes.
+    """
+    rng = np.random.default_rng(3)
+    for _ in range(100):
+        turn, angle, sizes = rotation(rng), rng.uniform(0, 2 * np.pi), rng.uniform(0.3, 1.5, (2, 3)) + [0, 0, 1]
+        spin = np.array([[np.cos(angle), -np.sin(angle), 0], [np.sin(angle), np.cos(angle), 0], [0, 0, 1]])
+        a, A = placed(rng, 0, sizes[0], np.zeros(3), turn)
+        b, B = placed(rng, 0, sizes[1], turn @ [*rng.uniform(-1, 1, 2), sizes[:, 2].sum() - 0.05], turn @ spin)
+        found = nearest(a, b, jnp.asarray(np.abs(A).max() + np.abs(B).max()))
+        if found.inside:
+            assert found.weight.min() >= 0
+
+
 # ---- contacts --------------------------------------------------------------------------------------------------------
 
 
