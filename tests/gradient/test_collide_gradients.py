@@ -21,8 +21,9 @@ from ukemi.collide.hulls import response as hull_response
 from ukemi.collide.primitives import PAIRS
 from ukemi.collide.shapes import EMPTY, Hit, Shape
 from ukemi.laws.here_slopes import posed
+from ukemi.maths import ranking
 from ukemi.mechanics.kinematics import kinematics
-from ukemi.xla import batches
+from ukemi.xla import batches, programs
 
 jax.config.update("jax_enable_x64", True)
 
@@ -259,8 +260,9 @@ def test_pairs_side_by_side_are_as_those_one_by_one(monkeypatch):
 
     weight = rng.normal(size=(layout.capacity, 7))
     alone = found()
-    for module in (batches, hull_response):
+    for module in (batches, hull_response, ranking):
         monkeypatch.setattr(module, "takes_turns", lambda: False)
+    monkeypatch.setattr(programs, "_recent", {})  # what was traced for one by one
     beside = found()
     pairs = np.asarray(alone[0].pair)[np.asarray(alone[0].active)]
     kinds = {layout.groups[np.searchsorted(layout.first, pair, "right") - 1].types for pair in pairs}
