@@ -16,6 +16,7 @@ from ukemi.constraints.contacts import contact_jacobian, contact_parameters, sur
 from ukemi.constraints.rows import RowKinds, placed, scalar_blocks
 from ukemi.laws.here import Here, frame_of
 
+Flag = Array | None  # None: no, and no operation asks
 YIELD = 1e-4  # of the displacement against penetration, relative to the inverse weights of what it moves
 
 
@@ -41,53 +42,51 @@ def scalar_rows(frame: Frame) -> list[Block]:
     return scalar_blocks(frame, together=True)
 
 
-def law(frame: Frame, kinds: RowKinds, blocks: list[Block], moving: Array, h: Array, options: "Stepping") -> Law:
-    """The law of rows that move at `moving` = J v (total,), over a duration h [s]."""
-    parts = [_scalar_law(block, moving[rows], h, options) for block, rows in placed(blocks)]
+def law(
+    frame: Frame, kinds: RowKinds, blocks: list[Block], moving: Array, h: Array, options: "Stepping", displaces: Flag
+) -> Law:
+    """The law of rows that move at `moving` = J v (total,), over a duration h [s].
+
+    displaces: whether not velocities are sought but displacements, that take all penetration and drift back.
+    """
+    parts = [_scalar_law(block, moving[rows], h, options, displaces) for block, rows in placed(blocks)]
     if kinds.contacts:
-        parts.append(_contact_law(frame, kinds, kinds.of_contacts(moving), h, options))
+        parts.append(_contact_law(frame, kinds, kinds.of_contacts(moving), h, options, displaces))
     if not parts:
         none = jnp.zeros(0, h.dtype)
         return Law(jnp.zeros(0, bool), *(none,) * 6)
     return Law(*(jnp.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-class Phase(NamedTuple):
-    """What is sought, and what it depends on."""
-
-    lasts: bool  # time passes, in which forces act, damping resists, and what is still open may close
-    displaces: bool  # not velocities but displacements, from rest, that take all penetration and drift back
-
-
-STEP = Phase(lasts=True, displaces=False)  # through a time step under all forces
-IMPACT = Phase(lasts=False, displaces=False)  # an instant: only impulses act, what touches must part (Jade, eq. 8)
-PLACEMENT = Phase(lasts=False, displaces=True)
-
-
 class Stepping(NamedTuple):
     """How impulses are sought; static."""
 
-    phase: Phase
+    lasts: bool  # through a time step under all forces; else an instant: only impulses act (Jade, eq. 8)
     correction: float  # share of a penetration that is taken back in a step
     explicit: bool  # positions move by the old velocities
 
 
-def _scalar_law(block: Block, moving: Array, h: Array, options: Stepping) -> Law:
+def either(displaces: Flag, yes, no):
+    """Of what displacements are asked for and what velocities are."""
+    return no if displaces is None else jnp.where(displaces, yes, no)
+
+
+def _scalar_law(block: Block, moving: Array, h: Array, options: Stepping, displaces: Flag) -> Law:
     zero = jnp.zeros_like(block.residual)
     on = jnp.ones_like(zero, bool)
     if block.side is Side.RUB:
-        fixed = h * cast(Array, block.bound) if options.phase.lasts else zero
+        fixed = h * cast(Array, block.bound) if options.lasts else zero
         return Law(on, zero, zero, zero, block.weight, fixed, zero)
     phi = block.residual - block.margin
     if block.side is Side.HOLD:
-        reach = -phi if options.phase.displaces else zero
-        return Law(block.active, reach, zero, -options.correction * phi, block.weight, zero, zero)
-    if options.phase.displaces:
-        return Law(on, -phi, zero, zero, block.weight, zero, zero)
-    return Law(on, _reach(phi, moving, h, options), zero, _restore(phi, options), block.weight, zero, zero)
+        return Law(
+            block.active, either(displaces, -phi, zero), zero, -options.correction * phi, block.weight, zero, zero
+        )
+    reach = either(displaces, -phi, _reach(phi, moving, h, options))
+    return Law(on, reach, zero, _restore(phi, options), block.weight, zero, zero)
 
 
-def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options: Stepping) -> Law:
+def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options: Stepping, displaces: Flag) -> Law:
     model, contacts, normal = frame.model, frame.contacts, np.arange(kinds.dim) == 0
     prm = contact_parameters(model, contacts.pair)
     own = np.arange(kinds.dim) < model.pairs.layout.condim[:, None]
@@ -95,14 +94,12 @@ def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options
     mu = jnp.where(jnp.asarray(own)[contacts.pair], mu, 0.0)
     # slots without a contact have a distance that is not one
     phi = jnp.where(contacts.active, contacts.distance - prm.margin, 0.0)
-    reach, restitution = _reach(phi, moving[:, 0], h, options), prm.restitution
-    if not options.phase.lasts:
-        reach = jnp.zeros_like(phi)
-    if options.phase.displaces:
-        reach, restitution, mu = -phi, jnp.zeros_like(phi), jnp.zeros_like(mu)
+    # in an instant what touches must part (Jade, eq. 8)
+    reach = _reach(phi, moving[:, 0], h, options) if options.lasts else jnp.zeros_like(phi)
+    reach, mu = either(displaces, -phi, reach), either(displaces, jnp.zeros_like(mu), mu)
     # surfaces that run keep what rubs on them in motion
-    slip = 0.0 if options.phase.displaces else surface_slip(model, frame.kin, contacts, kinds.dim)
-    restitution, restore = (jnp.where(normal, x[:, None], 0.0) for x in (restitution, _restore(phi, options)))
+    slip = either(displaces, 0.0, surface_slip(model, frame.kin, contacts, kinds.dim))
+    restitution, restore = (jnp.where(normal, x[:, None], 0.0) for x in (prm.restitution, _restore(phi, options)))
     columns = jnp.where(normal, reach[:, None], 0.0) - slip, restitution, restore
     on, weight = (jnp.broadcast_to(part[:, None], mu.shape) for part in (contacts.active, prm.weight))
     return Law(*(part.reshape(-1) for part in (on, *columns, weight, jnp.zeros_like(mu), mu)))

@@ -130,7 +130,7 @@ def _turning(given: Problem, own: boxes.Roles, thrown: Array) -> Array:
 
 
 def solve(stepping: Stepping, args, *, bounces: bool = False) -> tuple[Impulses, tuple[Array, Array]]:
-    """What a step finds from args (here, duration, sides), differentiable at its sides.
+    """What a step finds from args (here, duration, sides), and whether it displaces, differentiable at its sides.
 
     bounces: with the change of the time of impact.
     """
@@ -142,11 +142,11 @@ def _find(stepping: Stepping, args):
 
 
 def _exact_rule(stepping: Stepping, bounces: bool, z: Impulses, args, along):
-    here, duration, sides = args
-    dr = pushforward(lambda moving: imbalance(stepping, z, *moving), (here, duration), along[:2])
+    here, duration, sides, *displaces = args
+    dr = pushforward(lambda moving: imbalance(stepping, z, *moving, *displaces), (here, duration), along[:2])
     if dr is None:
         return None
-    kinds, now = row_kinds(here.model), scene(stepping, here, duration, replace(sides, rows=z.side))
+    kinds, now = row_kinds(here.model), scene(stepping, here, duration, replace(sides, rows=z.side), *displaces)
     move = response(kinds, stepping, z, now, bounces)
     dv = -(move.force @ dr.force + dr.rows @ move.rows)
     dr = dr._replace(restore=dr.restore + _opening(kinds, now, lambda J: J @ dv, jnp.zeros_like(dr.restore)))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from ukemi import values
@@ -28,7 +29,7 @@ from ukemi.laws.here import Here, here_of
 from ukemi.laws.integrators import Moved, moved_activation
 from ukemi.laws.method import Method
 from ukemi.laws.rigid import conditions, derivative
-from ukemi.laws.rigid.conditions import IMPACT, PLACEMENT, STEP, Phase, Stepping
+from ukemi.laws.rigid.conditions import Stepping
 from ukemi.laws.rigid.lcp import arrive_with, report_forces
 from ukemi.laws.rigid.memory import Sides, recalled, unknown
 from ukemi.mechanics.kinematics import Kinematics, integrate, kinematics
@@ -37,6 +38,7 @@ from ukemi.status import Status
 
 TOUCH = 1e-7  # distance up to which contacts take part in an impact [m]; impacts are found at 1e-10
 ALLOWED = 2e-10  # penetration that is left alone [m]
+NEARBY = 1e-4  # distance up to which they take part when penetration is taken back [m]
 PLACINGS = 4  # displacements that may follow each other to take penetration back
 GRAZING = 1e-9  # closing speed below which an impact has no time that could be differentiated [m/s]
 
@@ -63,21 +65,20 @@ class Impact(Method):
         model = _bare(model)
         here, _ = self._start(model, state, inputs)
         args = here, model.options.timestep, recalled(state)
-        z, (rounds, solved) = derivative.solve(_stepping(STEP), args)
+        z, (rounds, solved) = derivative.solve(_stepping(True), args)
         start = _Flight(state.q, z.v, model.options.timestep, jnp.zeros((), jnp.int32), rounds, solved)
         end = _fly(self.impacts, model, inputs, start)
-        q, placed = _placed(model, inputs, end.q)
-        act = moved_activation(model, state, here.kin, inputs, q)
+        act = moved_activation(model, state, here.kin, inputs, end.q)
         failed = {**unsound(here.contacts), Status.TOO_MANY_IMPACTS: end.left > 0}
-        sides, facts = Sides(here.contacts.names, z.side), (end.rounds, end.solved & placed)
-        return arrive_with(model, state, Moved(q, end.v, act), sides, facts, failed)
+        sides, facts = Sides(here.contacts.names, z.side), (end.rounds, end.solved)
+        return arrive_with(model, state, Moved(end.q, end.v, act), sides, facts, failed)
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts, and the forces (nc, dim) in their frames that act on them when the step begins."""
         model = _bare(model)
         here, known = self._start(model, state, inputs)
         args = here, model.options.timestep, recalled(state)
-        return known, report_forces(here, derivative.solve(_stepping(STEP), args)[0])[1]
+        return known, report_forces(here, derivative.solve(_stepping(True), args)[0])[1]
 
     def _start(self, model: Model, state: State, inputs: Input) -> tuple[Here, Contacts]:
         """Where a step starts, with contacts that touch; and all contacts, of which others may pull."""
@@ -85,8 +86,8 @@ class Impact(Method):
         return here._replace(contacts=_touching(model, here.contacts, TOUCH)), here.contacts
 
 
-def _stepping(phase: Phase) -> Stepping:
-    return Stepping(phase, 0.0, False)
+def _stepping(lasts: bool) -> Stepping:
+    return Stepping(lasts, 0.0, False)
 
 
 def _bare(model: Model) -> Model:
@@ -106,7 +107,7 @@ def _bare(model: Model) -> Model:
     return with_hair(dataclasses.replace(model, geoms=bare(model.geoms), pairs=bare(model.pairs)))
 
 
-def _touching(model: Model, contacts: Contacts, ahead: float) -> Contacts:
+def _touching(model: Model, contacts: Contacts, ahead: Array | float) -> Contacts:
     """Contacts of which those act that touch, and not those that pull from afar."""
     if not model.pairs.layout.adheres:
         return contacts
@@ -124,43 +125,82 @@ class _Flight(NamedTuple):
     solved: Array  # () bool: each found a solution
 
 
-def _fly(impacts: int, model: Model, inputs: Input, start: _Flight) -> _Flight:
-    """The motion from impact to impact."""
-    if not model.pairs.layout.groups:
-        return start._replace(q=integrate(model.tree, start.q, start.v, start.left), left=jnp.zeros_like(start.left))
+class _Event(NamedTuple):
+    """What may happen next."""
 
-    def leg(at: _Flight, last: Array) -> _Flight:
+    ends: Array  # () bool: the motion stops at the next impact
+    places: Array  # () bool: no motion, but penetration and drift are taken back
+    first: Array  # () bool: for the first time
+
+
+def _events(impacts: int) -> _Event:
+    """Impacts, and displacements after the last one."""
+    k = np.arange(impacts + 1 + PLACINGS)
+    return _Event(k == impacts, k > impacts, k == impacts + 1)
+
+
+def _fly(impacts: int, model: Model, inputs: Input, start: _Flight) -> _Flight:
+    """The motion from impact to impact, and the configuration where it ends with penetration and drift taken back.
+
+    Contact points that move on curved paths, as those of a body that tips over, sink by the square of the step.
+    Equalities are placed once even where they are met: they would be, whichever way the start was moved. One loop for
+    both, since impulses and contacts take long to compile.
+    """
+    hits, kinds = bool(model.pairs.layout.groups), row_kinds(model)
+    if not hits:
+        start = start._replace(q=integrate(model.tree, start.q, start.v, start.left), left=jnp.zeros_like(start.left))
+    if not kinds.total:
+        return start
+
+    def leg(at: _Flight, event: _Event) -> tuple[_Flight, Array]:
         args = lax.stop_gradient((model, at.q, at.v, at.left, inputs))
         found = keep(_search(*args))
         time = jnp.where(found.found, _time_of_impact((model, at.q, at.v, inputs), (found.time, found.pair)), at.left)
         time = jnp.where(found.exhausted, lax.stop_gradient(found.time), time)
         q = integrate(model.tree, at.q, at.v, time)
         left = jnp.where(found.found | found.exhausted, at.left - time, 0.0)
-        there = at._replace(q=q, left=left)
-        return lax.cond(found.found & ~last, partial(_resolve, model, inputs), lambda at: at, there)
+        return at._replace(q=q, left=left), found.found & ~event.ends
 
-    def leg_if_left(at: _Flight, last: Array):
-        return lax.cond(at.left > 0, leg, lambda at, last: at, at, last), None
+    def go_on(at: _Flight, event: _Event):
+        hit = jnp.zeros((), bool)
+        if hits:
+            moves = (at.left > 0) & ~event.places
+            at, hit = lax.cond(moves, leg, lambda at, event: (at, jnp.zeros((), bool)), at, event)
+        resolve = partial(_resolve, model, inputs, bool(kinds.hold))
+        return lax.cond(hit | event.places, resolve, lambda at, event: at, at, event), None
 
-    last = jnp.arange(impacts + 1) == impacts
-    return lax.scan(leg_if_left, start, last)[0]
+    events = _events(impacts)
+    return lax.scan(go_on, start, events if hits else jax.tree.map(lambda x: x[events.places], events))[0]
 
 
 def _search(model: Model, q: Array, v: Array, duration: Array, inputs: Input):
     return first_impact(model, q, v, duration, touch=TOUCH, mocap_pos=inputs.mocap_pos, mocap_quat=inputs.mocap_quat)
 
 
-def _resolve(model: Model, inputs: Input, at: _Flight) -> _Flight:
-    """Velocities after the impulses of an impact; everything in touch takes part (Jade, eq. 7 and 8)."""
-    kin, contacts = _poses(model, inputs, at.q, TOUCH)
-    here = _instant(model, inputs, kin, contacts, at.q, at.v)
-    z, (rounds, solved) = derivative.solve(_stepping(IMPACT), (here, at.left, unknown(model)))
-    return _Flight(at.q, z.v, at.left, at.count + 1, at.rounds + rounds, at.solved & solved)
+def _resolve(model: Model, inputs: Input, holds: bool, at: _Flight, event: _Event) -> _Flight:
+    """Velocities after the impulses of an impact, in which everything in touch takes part (Jade, eq. 7 and 8), or the
+    place without overlaps. holds: there are equalities.
+    """
+    kin, contacts = _poses(model, inputs, at.q, jnp.where(event.places, NEARBY, TOUCH).astype(at.q.dtype))
+    here = _instant(model, inputs, kin, contacts, at.q, jnp.where(event.places, 0.0, at.v))
+    needed = ~event.places | _misplaced(here)
+    if holds:
+        needed = needed | event.first
+
+    def solve(at: _Flight) -> _Flight:
+        duration = jnp.where(event.places, 1.0, at.left)
+        z, (rounds, solved) = derivative.solve(_stepping(False), (here, duration, unknown(model), event.places))
+        sure = at.solved & solved
+        hit = at._replace(v=z.v, count=at.count + 1, rounds=at.rounds + rounds, solved=sure)
+        placed = at._replace(q=integrate(model.tree, at.q, z.v, jnp.ones_like(duration)), solved=sure)
+        return jax.tree.map(lambda x, y: jnp.where(event.places, x, y), placed, hit)
+
+    return lax.cond(needed, solve, lambda at: at, at)
 
 
-def _poses(model: Model, inputs: Input, q: Array, ahead: float) -> tuple[Kinematics, Contacts]:
+def _poses(model: Model, inputs: Input, q: Array, ahead: Array) -> tuple[Kinematics, Contacts]:
     kin = kinematics(model, q, inputs.mocap_pos, inputs.mocap_quat)
-    return kin, _touching(model, detect(model, kin, jnp.asarray(ahead, q.dtype)), ahead)
+    return kin, _touching(model, detect(model, kin, ahead), ahead)
 
 
 def _instant(model: Model, inputs: Input, kin: Kinematics, contacts: Contacts, q: Array, v: Array) -> Here:
@@ -200,7 +240,7 @@ _time_of_impact.defjvp(_differentiate_time, symbolic_zeros=True)
 
 def _closest(model: Model, inputs: Input, q: Array, v: Array, pair: Array) -> tuple[Array, Array]:
     """Distance of a pair's nearest contact that closes, and the rate at which it closes."""
-    kin, contacts = _poses(model, inputs, q, TOUCH)
+    kin, contacts = _poses(model, inputs, q, jnp.asarray(TOUCH, q.dtype))
     rate = contact_lever(model, kin, contacts, 1).motion(v)[:, 0]
     score = jnp.where(contacts.active & (contacts.pair == pair), jnp.minimum(rate, 0.0), 1.0)
     nearest = jnp.argmin(lax.stop_gradient(score))
@@ -210,35 +250,8 @@ def _closest(model: Model, inputs: Input, q: Array, v: Array, pair: Array) -> tu
 # ---- where the step ends ---------------------------------------------------------------------------------------------
 
 
-def _placed(model: Model, inputs: Input, q: Array) -> tuple[Array, Array]:
-    """The configuration with penetration and drift taken back, and whether that is known: see `boxes.is_settled`.
-
-    Contact points that move on curved paths, as those of a body that tips over, sink by the square of the step.
-    Equalities are placed once even where they are met: they would be, whichever way the start was moved.
-    """
-    kinds, sure = row_kinds(model), jnp.ones((), bool)
-    if not kinds.total:
-        return q, sure
-
-    def again(at, first):
-        q, sure = at
-        kin, contacts = _poses(model, inputs, q, 1e-4)
-        here = _instant(model, inputs, kin, contacts, q, jnp.zeros(model.nv, q.dtype))
-        needed = _misplaced(here) | first if kinds.hold else _misplaced(here)
-        moved, known = lax.cond(needed, partial(_displaced, model), lambda here: (here.q, jnp.ones((), bool)), here)
-        return (moved, sure & known), None
-
-    return lax.scan(again, (q, sure), jnp.arange(PLACINGS) == 0)[0]
-
-
 def _misplaced(here: Here) -> Array:
     """Whether something overlaps or has drifted apart."""
     deepest = jnp.where(here.contacts.active, here.contacts.distance, 0.0).min(initial=0.0)
     drift = conditions.drift(here)
     return (deepest < -ALLOWED) | (drift > ALLOWED)
-
-
-def _displaced(model: Model, here: Here) -> tuple[Array, Array]:
-    one = jnp.ones_like(model.options.timestep)
-    z, (_, solved) = derivative.solve(_stepping(PLACEMENT), (here, one, unknown(model)))
-    return integrate(model.tree, here.q, z.v, one), solved

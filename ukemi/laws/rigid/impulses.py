@@ -24,7 +24,7 @@ from ukemi.laws.memory import same_names
 from ukemi.laws.momentum import damped, free_motion
 from ukemi.laws.rigid import boxes, conditions
 from ukemi.laws.rigid import solve as rigid
-from ukemi.laws.rigid.conditions import Stepping
+from ukemi.laws.rigid.conditions import Flag, Stepping
 from ukemi.laws.rigid.live_rows import on_rows
 from ukemi.laws.rigid.memory import Sides
 from ukemi.maths.ranking import place_in
@@ -53,13 +53,13 @@ class Scene(NamedTuple):
     free: Array  # (nv,) velocity without impulses
     duration: Array  # () [s]
     sides: Sides  # of the last step, or of this one
+    displaces: Flag  # whether displacements are sought, from rest
 
 
-def scene(stepping: Stepping, here: Here, duration: Array, sides: Sides) -> Scene:
+def scene(stepping: Stepping, here: Here, duration: Array, sides: Sides, displaces: Flag = None) -> Scene:
     """The problem at `here`."""
-    motion = free_motion(here, duration if stepping.phase.lasts else None)
-    free = jnp.zeros_like(here.v) if stepping.phase.displaces else motion.v
-    return Scene(frame_of(here, motion.velocity), motion.M, motion.inverse, free, duration, sides)
+    motion = free_motion(here, duration if stepping.lasts else None)
+    return Scene(frame_of(here, motion.velocity), motion.M, motion.inverse, motion.v, duration, sides, displaces)
 
 
 class Problem(NamedTuple):
@@ -81,8 +81,8 @@ def problem(scene: Scene, kinds: RowKinds, stepping: Stepping) -> Problem:
     blocks = conditions.scalar_rows(scene.frame)
     J = row_matrix(scene.frame, kinds, blocks)
     moving, free = J @ scene.frame.v, J @ scene.free
-    law, own = conditions.law(scene.frame, kinds, blocks, moving, scene.duration, stepping), boxes.roles(kinds)
-    rebound = conditions.rebound(law.restitution, moving)
+    law = conditions.law(scene.frame, kinds, blocks, moving, scene.duration, stepping, scene.displaces)
+    own, rebound = boxes.roles(kinds), conditions.rebound(law.restitution, moving)
     bounce = law.on & own.push & ~(rebound <= 0) & (free < law.reach)  # NaN, too, so that it is not dropped
     X = scene.inverse @ J.T
     mobility = (J * X.T).sum(-1)
@@ -109,8 +109,8 @@ def find(kinds: RowKinds, stepping: Stepping, scene: Scene) -> tuple[Impulses, t
         room = (0, kinds.total - own_kinds.total)
         rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
         sure = found.solved & found.settled
-        if stepping.phase.displaces and boxes.may_hold(own):
-            sure = sure & _is_met(given, own, given.J @ v)
+        if scene.displaces is not None and boxes.may_hold(own):
+            sure = sure & (~scene.displaces | _is_met(given, own, given.J @ v))
         return Impulses(v, shift, *rows), (found.rounds, sure)
 
     if not kinds.total:
@@ -187,13 +187,12 @@ class Balance(NamedTuple):
     restore: Array  # (total,) and on the displacement and λ
 
 
-def imbalance(stepping: Stepping, z: Impulses, here: Here, duration: Array) -> Balance:
+def imbalance(stepping: Stepping, z: Impulses, here: Here, duration: Array, displaces: Flag = None) -> Balance:
     """Residual of the step at given sides."""
     model, kin, h = here.model, here.kin, duration
-    rows = row_balance(row_kinds(model), stepping, z, here, h)
-    if not stepping.phase.lasts:
-        change = z.v if stepping.phase.displaces else z.v - here.v
-        return rows._replace(force=rows.force + motion_force(model, kin, change))
+    rows = row_balance(row_kinds(model), stepping, z, here, h, displaces)
+    if not stepping.lasts:
+        return rows._replace(force=rows.force + motion_force(model, kin, z.v - here.v))
     e = (z.v - here.v) / h
     of_rate, of_shift = h * damped(jnp.stack([e, z.shift]), here)
     inertial = motion_force(model, kin, e, velocities(model.tree, kin.S, here.v)) + of_rate
@@ -201,13 +200,15 @@ def imbalance(stepping: Stepping, z: Impulses, here: Here, duration: Array) -> B
     return rows._replace(force=rows.force + h * (inertial - applied(here)), shift=rows.shift + lagging)
 
 
-def row_balance(kinds: RowKinds, stepping: Stepping, z: Impulses, here: Here, duration: Array) -> Balance:
+def row_balance(
+    kinds: RowKinds, stepping: Stepping, z: Impulses, here: Here, duration: Array, displaces: Flag = None
+) -> Balance:
     """The rows' part of the residual."""
     frame = frame_of(here)
     blocks, own = conditions.scalar_rows(frame), boxes.roles(kinds)
     rows = row_map(frame, kinds, blocks)
     moving, moved = rows.motion(here.v), rows.motion(z.v)
-    law = conditions.law(frame, kinds, blocks, moving, duration, stepping)
+    law = conditions.law(frame, kinds, blocks, moving, duration, stepping, displaces)
     opening = law.on & (z.side == boxes.OPENING)
     clamped = law.on & (own.hold | (z.side == boxes.CLAMPED))
     firm = (clamped & (own.push | own.hold)) | opening

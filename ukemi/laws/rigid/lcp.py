@@ -22,7 +22,7 @@ from ukemi.laws.integrators import Moved, advance_slopes, moved_activation
 from ukemi.laws.memory import remember
 from ukemi.laws.method import Loads, Method, columns
 from ukemi.laws.rigid import boxes, derivative
-from ukemi.laws.rigid.conditions import STEP, Stepping
+from ukemi.laws.rigid.conditions import Stepping
 from ukemi.laws.rigid.impulses import Impulses
 from ukemi.laws.rigid.memory import NAME, Sides, recalled
 from ukemi.mechanics.kinematics import Kinematics, integrate, of_state
@@ -126,7 +126,7 @@ class LCP(Method):
 
     @property
     def _stepping(self) -> Stepping:
-        return Stepping(STEP, self.correction, self.explicit)
+        return Stepping(True, self.correction, self.explicit)
 
     def _after(self, state: State, inputs: Input, here: Here, z: Impulses, facts, failed=None) -> State:
         model = here.model
