@@ -12,7 +12,6 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from ukemi import values
@@ -135,7 +134,7 @@ class _Event(NamedTuple):
 
 def _events(impacts: int) -> _Event:
     """Impacts, and displacements after the last one."""
-    k = np.arange(impacts + 1 + PLACINGS)
+    k = jnp.arange(impacts + 1 + PLACINGS)
     return _Event(k == impacts, k > impacts, k == impacts + 1)
 
 
@@ -169,8 +168,8 @@ def _fly(impacts: int, model: Model, inputs: Input, start: _Flight) -> _Flight:
         resolve = partial(_resolve, model, inputs, bool(kinds.hold))
         return lax.cond(hit | event.places, resolve, lambda at, event: at, at, event), None
 
-    events = _events(impacts)
-    return lax.scan(go_on, start, events if hits else jax.tree.map(lambda x: x[events.places], events))[0]
+    events = jax.tree.map(lambda x: x if hits else x[-PLACINGS:], _events(impacts))
+    return lax.scan(go_on, start, events)[0]
 
 
 def _search(model: Model, q: Array, v: Array, duration: Array, inputs: Input):
