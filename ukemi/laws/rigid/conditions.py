@@ -66,7 +66,7 @@ class Stepping(NamedTuple):
     explicit: bool  # positions move by the old velocities
 
 
-def either(displaces: Flag, yes, no):
+def _either(displaces: Flag, yes, no):
     """Of what displacements are asked for and what velocities are."""
     return no if displaces is None else jnp.where(displaces, yes, no)
 
@@ -79,10 +79,9 @@ def _scalar_law(block: Block, moving: Array, h: Array, options: Stepping, displa
         return Law(on, zero, zero, zero, block.weight, fixed, zero)
     phi = block.residual - block.margin
     if block.side is Side.HOLD:
-        return Law(
-            block.active, either(displaces, -phi, zero), zero, -options.correction * phi, block.weight, zero, zero
-        )
-    reach = either(displaces, -phi, _reach(phi, moving, h, options))
+        reach = _either(displaces, -phi, zero)
+        return Law(block.active, reach, zero, -options.correction * phi, block.weight, zero, zero)
+    reach = _either(displaces, -phi, _reach(phi, moving, h, options))
     return Law(on, reach, zero, _restore(phi, options), block.weight, zero, zero)
 
 
@@ -96,9 +95,9 @@ def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options
     phi = jnp.where(contacts.active, contacts.distance - prm.margin, 0.0)
     # in an instant what touches must part (Jade, eq. 8)
     reach = _reach(phi, moving[:, 0], h, options) if options.lasts else jnp.zeros_like(phi)
-    reach, mu = either(displaces, -phi, reach), either(displaces, jnp.zeros_like(mu), mu)
+    reach, mu = _either(displaces, -phi, reach), _either(displaces, jnp.zeros_like(mu), mu)
     # surfaces that run keep what rubs on them in motion
-    slip = either(displaces, 0.0, surface_slip(model, frame.kin, contacts, kinds.dim))
+    slip = _either(displaces, 0.0, surface_slip(model, frame.kin, contacts, kinds.dim))
     restitution, restore = (jnp.where(normal, x[:, None], 0.0) for x in (prm.restitution, _restore(phi, options)))
     columns = jnp.where(normal, reach[:, None], 0.0) - slip, restitution, restore
     on, weight = (jnp.broadcast_to(part[:, None], mu.shape) for part in (contacts.active, prm.weight))

@@ -130,7 +130,8 @@ def _turning(given: Problem, own: boxes.Roles, thrown: Array) -> Array:
 
 
 def solve(stepping: Stepping, args, *, bounces: bool = False) -> tuple[Impulses, tuple[Array, Array]]:
-    """What a step finds from args (here, duration, sides), and whether it displaces, differentiable at its sides.
+    """What a step finds from args (here, duration, sides), differentiable at its sides; a fourth says whether it
+    displaces, for which `here` is at rest.
 
     bounces: with the change of the time of impact.
     """

@@ -145,10 +145,10 @@ def _fly(impacts: int, model: Model, inputs: Input, start: _Flight) -> _Flight:
     Equalities are placed once even where they are met: they would be, whichever way the start was moved. One loop for
     both, since impulses and contacts take long to compile.
     """
-    hits, kinds = bool(model.pairs.layout.groups), row_kinds(model)
+    hits = bool(model.pairs.layout.groups)
     if not hits:
         start = start._replace(q=integrate(model.tree, start.q, start.v, start.left), left=jnp.zeros_like(start.left))
-    if not kinds.total:
+    if not row_kinds(model).total:
         return start
 
     def leg(at: _Flight, event: _Event) -> tuple[_Flight, Array]:
@@ -165,7 +165,7 @@ def _fly(impacts: int, model: Model, inputs: Input, start: _Flight) -> _Flight:
         if hits:
             moves = (at.left > 0) & ~event.places
             at, hit = lax.cond(moves, leg, lambda at, event: (at, jnp.zeros((), bool)), at, event)
-        resolve = partial(_resolve, model, inputs, bool(kinds.hold))
+        resolve = partial(_resolve, model, inputs)
         return lax.cond(hit | event.places, resolve, lambda at, event: at, at, event), None
 
     events = jax.tree.map(lambda x: x if hits else x[-PLACINGS:], _events(impacts))
@@ -176,14 +176,14 @@ def _search(model: Model, q: Array, v: Array, duration: Array, inputs: Input):
     return first_impact(model, q, v, duration, touch=TOUCH, mocap_pos=inputs.mocap_pos, mocap_quat=inputs.mocap_quat)
 
 
-def _resolve(model: Model, inputs: Input, holds: bool, at: _Flight, event: _Event) -> _Flight:
+def _resolve(model: Model, inputs: Input, at: _Flight, event: _Event) -> _Flight:
     """Velocities after the impulses of an impact, in which everything in touch takes part (Jade, eq. 7 and 8), or the
-    place without overlaps. holds: there are equalities.
+    place without overlaps.
     """
     kin, contacts = _poses(model, inputs, at.q, jnp.where(event.places, NEARBY, TOUCH).astype(at.q.dtype))
     here = _instant(model, inputs, kin, contacts, at.q, jnp.where(event.places, 0.0, at.v))
     needed = ~event.places | _misplaced(here)
-    if holds:
+    if row_kinds(model).hold:
         needed = needed | event.first
 
     def solve(at: _Flight) -> _Flight:
