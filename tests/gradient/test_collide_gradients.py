@@ -254,7 +254,7 @@ def test_pairs_side_by_side_are_as_those_one_by_one(monkeypatch):
         def both(reach, shapes, contacts, on):
             still = np.zeros(len(layout.groups), bool)
             G = response.responses(layout, False, still, reach, shapes, contacts)
-            return G, response.pull(layout, False, reach, shapes, contacts, on)
+            return G, response.pull(layout, False, still, reach, shapes, contacts, on)
 
         return contacts, *jax.jit(both, compiler_options=QUICK)(reach, shapes, contacts, on)
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.collide.frames import pulled, spin
+from ukemi.collide.frames import spin
 from ukemi.collide.hulls import response as polytopes
 from ukemi.collide.hulls.features import CURVED, Corners, all_corners
 from ukemi.collide.primitives import (
@@ -134,7 +134,8 @@ def _pull(layout: PairLayout, sized: bool, bent: bool, known, on: Placed) -> lis
     reach, shapes, corners, contacts = known
     spin = spatial.cross(contacts.frame, on.frame).sum(1)
     on_contact = OnContact(on.distance, on.point, spatial.apply(contacts.frame, spin))
-    pulled = one_by_one(partial(pull, layout, sized))(reach, shapes, contacts, on_contact)
+    still = np.zeros(len(layout.groups), bool)
+    pulled = one_by_one(partial(pull, layout, sized, still))(reach, shapes, contacts, on_contact)
     out = [pulled[:, :6], pulled[:, 6:]] if sized else [pulled]
     if bent:
         rows = jnp.concatenate([on.distance[:, None], on.point, on_contact.turn], -1)
@@ -240,32 +241,36 @@ class OnContact(NamedTuple):
     turn: Array  # (nc, 3) on the rotation of the frame, in its own axes
 
 
-def pull(layout: PairLayout, sized: bool, reach: Array, shapes: Shape, contacts, on: OnContact) -> Array:
+def pull(
+    layout: PairLayout, sized: bool, still: np.ndarray, reach: Array, shapes: Shape, contacts, on: OnContact
+) -> Array:
     """What `on` pulls on the shapes (ng, 6 or 6 + w): on their translations and rotations, in world axes about their
-    origins, then on their parameters if `sized`.
+    origins, then on their parameters if `sized`; but not on first shapes of groups that are `still`.
 
-    Gᵀ of `responses`, without G: reverse mode through each pair function once.
+    Gᵀ of `responses`, of which only one contact's is there at a time. Reverse mode through each pair's function would
+    be three times as much to compile, and saves no time.
     """
     total = jnp.zeros((len(shapes.pos), 6 + parameter_count(shapes) * sized), shapes.pos.dtype)
-    rows = jnp.concatenate([on.distance[:, None], on.point, on.turn], -1)
+    turn = spatial.apply(contacts.frame.mT, on.turn)
+    rows = jnp.concatenate([on.distance[:, None], on.point, turn], -1)
     for bundle in _others(layout):
         own = _own(layout, bundle, contacts)
-        add = partial(_add_pulls, layout, bundle, reach, shapes, contacts, own, rows)
+        add = partial(_add_pulls, layout, bundle, still, reach, shapes, contacts, own, rows)
         total = add(total) if len(layout.groups) == 1 else lax.cond(own.any(), add, lambda total: total, total)
     for family, own in _of_polytopes(layout, contacts):
-        total = _add_touching(layout, family, shapes, contacts, own, rows, total)
+        total = _add_touching(layout, family, bool(still[family.groups].all()), shapes, contacts, own, rows, total)
     return total
 
 
 def _add_touching(
-    layout: PairLayout, family: polytopes.Family, shapes: Shape, contacts, own: Array, rows: Array, total: Array
+    layout: PairLayout, family: polytopes.Family, still: bool, shapes: Shape, contacts, own: Array, rows, total: Array
 ) -> Array:
     """Add what the contacts of a family of polytopes pull on, several at a time."""
     width = total.shape[-1]
 
     def pull_one(touch: polytopes.Touch, on: Array) -> Array:
         none = jnp.zeros((), rows.dtype)
-        return _pair_pull(polytopes.hit_of(family.form, touch), touch.a, touch.b, none, on[None], width)
+        return _pair_pull(polytopes.hit_of(family.form, touch), touch.a, touch.b, none, on[None], width, still)
 
     def write(touch: polytopes.Touch, total: Array) -> Array:
         real = touch.row < len(rows)
@@ -278,14 +283,16 @@ def _add_touching(
 
 
 def _add_pulls(
-    layout: PairLayout, bundle: list[list[int]], reach, shapes: Shape, contacts, own: Array, rows: Array, total: Array
-):
+    layout: PairLayout, bundle: list[list[int]], still: np.ndarray, reach, shapes: Shape, contacts, own: Array,
+    rows: Array, total: Array,
+):  # fmt: skip
     """Add what a bundle's `own` contacts pull on, several pairs at a time."""
     chunk, points, count, turns = _in_turn(layout, bundle, contacts, own)
     width = total.shape[-1]
 
     def of_family(family: list[int], pair: Array, on: Array) -> Array:
-        pull_one = partial(_of_known, partial(_pair_pull, width=width), layout, family)
+        pull_pair = partial(_pair_pull, width=width, still=bool(still[family].all()))
+        pull_one = partial(_of_known, pull_pair, layout, family)
         (a, b), kind = sides(shapes, jnp.asarray(layout.geoms)[pair]), kind_in(layout, family, pair)
         first, on = _first_contacts(layout, family, contacts, pair), on[:, : points_in(layout, family)]
         return side_by_side(pull_one)(first, kind, a, b, reach[pair], on)
@@ -303,16 +310,14 @@ def _add_pulls(
     return lax.fori_loop(0, parts(count, chunk), some, total)
 
 
-def _pair_pull(function, a: Shape, b: Shape, reach: Array, on: Array, width: int) -> Array:
-    """What `on` (points, 7) pulls on both shapes (2, width)."""
-
-    def hit(moves: Array) -> Hit:
-        first, second = (jnp.pad(moves[k], (0, 6 + w - width)) for k in (0, 1))
-        return function(_moved(a, first[:6], cut(a, first, 6)), _moved(b, second[:6], cut(b, second, 6)), reach)
-
-    w = sum(x.size for x in a[2:])
-    now, back = jax.vjp(hit, jnp.zeros((2, width), a.pos.dtype))
-    return back(Hit(on[:, 0], on[:, 1:4], *pulled(now, on[:, 4:])))[0]
+def _pair_pull(function, a: Shape, b: Shape, reach: Array, on: Array, width: int, still: bool) -> Array:
+    """What `on` (points, 7) pulls on both shapes (2, width), or, if the first is `still`, on the second alone."""
+    w = width - 6
+    columns = _columns(still, 12 + 2 * w)
+    G = _pair_response(function, a, b, reach, columns)
+    pulled = (on[..., None] * G).sum((0, 1))
+    moved, grown = jnp.split(jnp.pad(pulled, (12 + 2 * w - len(columns), 0)), [12])
+    return jnp.concatenate([moved.reshape(2, 6), grown.reshape(2, w)], 1)
 
 
 # ---- pairs of a bundle, several at a time ----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from jax import Array
 
 from ukemi.collide.response import OnContact
 from ukemi.collide.response import pull as pull_on_shapes
-from ukemi.constraints.contact_slopes import Follow
+from ukemi.constraints.contact_slopes import Follow, still_groups
 from ukemi.constraints.rows import RowKinds, constant_dofs
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, pushforward, unmoved
@@ -160,7 +160,7 @@ def _contact_pull(kinds: RowKinds, there: Scene, pushes: constraint_slopes.Pushe
     (q, v), on = in_chunks(of_contacts, kinds)(there, pushes)
     model, kin, contacts = there.frame.model, there.frame.kin, there.frame.contacts
     layout, (reach, shapes) = model.pairs.layout, posed(model, kin, _ahead(kinds, q.dtype))
-    on_shapes = one_by_one(partial(pull_on_shapes, layout, False))(reach, shapes, contacts, on)
+    on_shapes = one_by_one(partial(pull_on_shapes, layout, False, still_groups(model)))(reach, shapes, contacts, on)
     origin, S = shared_reference(model.tree, kin)
     push, twist = on_shapes[:, :3], on_shapes[:, 3:]
     wrench = jnp.concatenate([twist + spatial.cross(shapes.pos - origin, push), push], -1)
