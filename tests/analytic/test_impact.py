@@ -171,6 +171,15 @@ def test_impacts_beyond_the_bound_are_reported():
         uk.raise_if_failed(after)
 
 
+def test_contacts_of_an_impact_that_find_no_room_set_their_bit():
+    feet = '<geom type="sphere" size=".05" pos=".1 0 0"/><geom type="sphere" size=".05" pos="-.1 0 0"/>'
+    leg = f'<body pos="0 0 .06"><joint type="slide" axis="0 0 1"/>{feet}</body>'
+    model = uk.load(f'<mujoco><worldbody><geom type="plane" size="1 1 .1"/>{leg}</worldbody></mujoco>', contacts=1)
+    state = uk.initial_state(model, v=[-20.0])
+    assert not uk.contacts(model, state, method=uk.Impact()).active.any()
+    assert uk.Status(int(uk.step(model, state, None, uk.Impact()).status)) == uk.Status.CONTACT_OVERFLOW
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("when", [17, 24])
 def test_gradient_of_a_tumbling_box_is_that_of_differences(when):

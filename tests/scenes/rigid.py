@@ -50,7 +50,7 @@ def violation(model, state, here, z, method) -> tuple[Array, Array]:
     kinds = row_kinds(model)
     if not kinds.total:
         return jnp.zeros(()), jnp.zeros((), int)
-    s = impulses.scene(method._stepping, here, model.options.timestep, state.cache.laws["rigid"])
+    s = impulses.scene(here, model.options.timestep, state.cache.laws["rigid"])
     given = impulses.problem(s, kinds, method._stepping)
     law, J = given.law, given.J
     moving = J @ state.v

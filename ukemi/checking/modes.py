@@ -89,7 +89,7 @@ def _(method: LCP, model: Model, state: State, inputs: Input) -> tuple[State, Ar
     codes = _codes_of_forces(model, state, inputs, here.kin, here.contacts)
     if row_kinds(model).total:
         sides = replace(recalled(state), rows=z.side)
-        scene = impulses.scene(method._stepping, here, model.options.timestep, sides)
+        scene = impulses.scene(here, model.options.timestep, sides)
         codes += _rigid_codes(method, scene, z)
         solved = solved & determined(method, scene)
     codes += [_moved_code(model, state, moved), jnp.where(solved, 0, -1)[None]]

@@ -7,7 +7,7 @@ implicit integrator.
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from ukemi.laws.here import Here, applied, forces
 from ukemi.laws.integrators import INTEGRATORS, damps_joints
@@ -28,15 +28,20 @@ class FreeMotion(NamedTuple):
     velocity: Velocities  # before
 
 
-def free_motion(here: Here, duration: Array | None) -> FreeMotion:
-    """The motion over a duration [s]; None: an instant, in which no force acts."""
+def free_motion(here: Here, duration: Array, lasts: Array | None = None) -> FreeMotion:
+    """The motion over a duration [s]; where it does not last, an instant in which no force acts."""
     model = here.model
     dyn = smooth(model, here.kin, here.v)
-    M = dyn.M if duration is None else dyn.M + duration * damping(here)
+
+    def acting(here: Here) -> tuple[Array, Array]:
+        return damping(here), applied(here) - dyn.bias
+
+    def idle(here: Here) -> tuple[Array, Array]:
+        return jnp.zeros_like(dyn.M), jnp.zeros_like(dyn.bias)
+
+    D, force = acting(here) if lasts is None else lax.cond(lasts, acting, idle, here)
+    M = dyn.M + duration * D
     inverted = inverse(M, definite=True)
-    if duration is None:
-        return FreeMotion(M, inverted, here.v, dyn.velocity)
-    force = applied(here) - dyn.bias
     # who does not ask for the inverse of a large matrix does not wait for it
     change = inverted @ force if model.nv <= SMALL else solve(M, force)
     return FreeMotion(M, inverted, here.v + duration * change, dyn.velocity)

@@ -16,7 +16,6 @@ from ukemi.constraints.contacts import contact_jacobian, contact_parameters, sur
 from ukemi.constraints.rows import RowKinds, placed, scalar_blocks
 from ukemi.laws.here import Here, frame_of
 
-Flag = Array | None  # None: no, and no operation asks
 YIELD = 1e-4  # of the displacement against penetration, relative to the inverse weights of what it moves
 
 
@@ -43,15 +42,18 @@ def scalar_rows(frame: Frame) -> list[Block]:
 
 
 def law(
-    frame: Frame, kinds: RowKinds, blocks: list[Block], moving: Array, h: Array, options: "Stepping", displaces: Flag
+    frame: Frame,
+    kinds: RowKinds,
+    blocks: list[Block],
+    moving: Array,
+    h: Array,
+    options: "Stepping",
+    event: "Event | None",
 ) -> Law:
-    """The law of rows that move at `moving` = J v (total,), over a duration h [s].
-
-    displaces: whether not velocities are sought but displacements, that take all penetration and drift back.
-    """
-    parts = [_scalar_law(block, moving[rows], h, options, displaces) for block, rows in placed(blocks)]
+    """The law of rows that move at `moving` = J v (total,), over a duration h [s]."""
+    parts = [_scalar_law(block, moving[rows], h, options, event) for block, rows in placed(blocks)]
     if kinds.contacts:
-        parts.append(_contact_law(frame, kinds, kinds.of_contacts(moving), h, options, displaces))
+        parts.append(_contact_law(frame, kinds, kinds.of_contacts(moving), h, options, event))
     if not parts:
         none = jnp.zeros(0, h.dtype)
         return Law(jnp.zeros(0, bool), *(none,) * 6)
@@ -61,31 +63,42 @@ def law(
 class Stepping(NamedTuple):
     """How impulses are sought; static."""
 
-    lasts: bool  # through a time step under all forces; else an instant: only impulses act (Jade, eq. 8)
     correction: float  # share of a penetration that is taken back in a step
     explicit: bool  # positions move by the old velocities
 
 
-def _either(displaces: Flag, yes, no):
-    """Of what displacements are asked for and what velocities are."""
-    return no if displaces is None else jnp.where(displaces, yes, no)
+class Event(NamedTuple):
+    """What is sought, if it may be something else than velocities after a time step under all forces."""
+
+    lasts: Array  # () bool: these velocities; else those after an instant, in which only impulses act (Jade, eq. 8)
+    displaces: Array  # () bool: not velocities but displacements, from rest, that take all penetration and drift back
 
 
-def _scalar_law(block: Block, moving: Array, h: Array, options: Stepping, displaces: Flag) -> Law:
+def _lasting(event: Event | None, yes, no):
+    """What a time step asks for, or an instant."""
+    return yes if event is None else jnp.where(event.lasts, yes, no)
+
+
+def _displaced(event: Event | None, yes, no):
+    """What displacements are asked for, or velocities."""
+    return no if event is None else jnp.where(event.displaces, yes, no)
+
+
+def _scalar_law(block: Block, moving: Array, h: Array, options: Stepping, event: Event | None) -> Law:
     zero = jnp.zeros_like(block.residual)
     on = jnp.ones_like(zero, bool)
     if block.side is Side.RUB:
-        fixed = h * cast(Array, block.bound) if options.lasts else zero
+        fixed = _lasting(event, h * cast(Array, block.bound), zero)
         return Law(on, zero, zero, zero, block.weight, fixed, zero)
     phi = block.residual - block.margin
     if block.side is Side.HOLD:
-        reach = _either(displaces, -phi, zero)
+        reach = _displaced(event, -phi, zero)
         return Law(block.active, reach, zero, -options.correction * phi, block.weight, zero, zero)
-    reach = _either(displaces, -phi, _reach(phi, moving, h, options))
+    reach = _displaced(event, -phi, _reach(phi, moving, h, options))
     return Law(on, reach, zero, _restore(phi, options), block.weight, zero, zero)
 
 
-def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options: Stepping, displaces: Flag) -> Law:
+def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options: Stepping, event) -> Law:
     model, contacts, normal = frame.model, frame.contacts, np.arange(kinds.dim) == 0
     prm = contact_parameters(model, contacts.pair)
     own = np.arange(kinds.dim) < model.pairs.layout.condim[:, None]
@@ -94,10 +107,10 @@ def _contact_law(frame: Frame, kinds: RowKinds, moving: Array, h: Array, options
     # slots without a contact have a distance that is not one
     phi = jnp.where(contacts.active, contacts.distance - prm.margin, 0.0)
     # in an instant what touches must part (Jade, eq. 8)
-    reach = _reach(phi, moving[:, 0], h, options) if options.lasts else jnp.zeros_like(phi)
-    reach, mu = _either(displaces, -phi, reach), _either(displaces, jnp.zeros_like(mu), mu)
+    reach = _lasting(event, _reach(phi, moving[:, 0], h, options), jnp.zeros_like(phi))
+    reach, mu = _displaced(event, -phi, reach), _displaced(event, jnp.zeros_like(mu), mu)
     # surfaces that run keep what rubs on them in motion
-    slip = _either(displaces, 0.0, surface_slip(model, frame.kin, contacts, kinds.dim))
+    slip = _displaced(event, 0.0, surface_slip(model, frame.kin, contacts, kinds.dim))
     restitution, restore = (jnp.where(normal, x[:, None], 0.0) for x in (prm.restitution, _restore(phi, options)))
     columns = jnp.where(normal, reach[:, None], 0.0) - slip, restitution, restore
     on, weight = (jnp.broadcast_to(part[:, None], mu.shape) for part in (contacts.active, prm.weight))

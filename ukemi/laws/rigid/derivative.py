@@ -130,8 +130,8 @@ def _turning(given: Problem, own: boxes.Roles, thrown: Array) -> Array:
 
 
 def solve(stepping: Stepping, args, *, bounces: bool = False) -> tuple[Impulses, tuple[Array, Array]]:
-    """What a step finds from args (here, duration, sides), differentiable at its sides; a fourth says whether it
-    displaces, for which `here` is at rest.
+    """What a step finds from args (here, duration, sides), differentiable at its sides; a fourth is an `Event`, with
+    `here` at rest where it displaces.
 
     bounces: with the change of the time of impact.
     """
@@ -139,15 +139,15 @@ def solve(stepping: Stepping, args, *, bounces: bool = False) -> tuple[Impulses,
 
 
 def _find(stepping: Stepping, args):
-    return find(row_kinds(args[0].model), stepping, scene(stepping, *args))
+    return find(row_kinds(args[0].model), stepping, scene(*args))
 
 
 def _exact_rule(stepping: Stepping, bounces: bool, z: Impulses, args, along):
-    here, duration, sides, *displaces = args
-    dr = pushforward(lambda moving: imbalance(stepping, z, *moving, *displaces), (here, duration), along[:2])
+    here, duration, sides, *event = args
+    dr = pushforward(lambda moving: imbalance(stepping, z, *moving, *event), (here, duration), along[:2])
     if dr is None:
         return None
-    kinds, now = row_kinds(here.model), scene(stepping, here, duration, replace(sides, rows=z.side), *displaces)
+    kinds, now = row_kinds(here.model), scene(here, duration, replace(sides, rows=z.side), *event)
     move = response(kinds, stepping, z, now, bounces)
     dv = -(move.force @ dr.force + dr.rows @ move.rows)
     dr = dr._replace(restore=dr.restore + _opening(kinds, now, lambda J: J @ dv, jnp.zeros_like(dr.restore)))
@@ -205,7 +205,7 @@ def _force_change(kinds: RowKinds, stepping: Stepping, scene: Scene, dr: Balance
 def jacobians(kinds: RowKinds, stepping: Stepping, bounces: bool, z: Impulses, args, ahead) -> tuple[Array, Array]:
     """∂v⁺ and ∂δ (nv, nv + nv + na + nu) in position (tangent space), velocity, activation and control."""
     here, duration, sides = args
-    now = scene(stepping, here, duration, replace(sides, rows=z.side))
+    now = scene(here, duration, replace(sides, rows=z.side))
     move = response(kinds, stepping, z, now, bounces)
     force, shift, rows, restore = _slopes(kinds, stepping, z, here, now, ahead)
     dv = -(move.force @ force) - _widened(spatial.gram(move.rows, rows), force)
@@ -286,7 +286,7 @@ def _solve_forward(stepping: Stepping, args):
 def _solve_backward(stepping: Stepping, kept, wanted):
     (z, args), (wanted, _) = kept, wanted
     exact, size = _pull_back(stepping, z, args, wanted)
-    sides = _as_wanted(row_kinds(args[0].model), z, scene(stepping, *args), wanted.v)
+    sides = _as_wanted(row_kinds(args[0].model), z, scene(*args), wanted.v)
     other, other_size = _pull_back(stepping, z._replace(side=sides), args, wanted)
     return ((*_choose_cotangent(other_size > size, other, exact), *_no_cotangent(args[2:])),)
 
@@ -297,7 +297,7 @@ solve_aware.defvjp(_solve_forward, _solve_backward)
 def _pull_back(stepping: Stepping, z: Impulses, args, wanted: Impulses):
     """Cotangents of all that the step depends on, and how large those of velocities and forces are."""
     here, h, sides = args
-    kinds, now = row_kinds(here.model), scene(stepping, here, h, replace(sides, rows=z.side))
+    kinds, now = row_kinds(here.model), scene(here, h, replace(sides, rows=z.side))
     move = response(kinds, stepping, z, now, bounces=False)
     shift, restore = -(wanted.shift @ move.shift), -(move.restore @ wanted.shift)
     v = wanted.v + _opening(kinds, now, lambda J: restore @ J, jnp.zeros_like(wanted.v))

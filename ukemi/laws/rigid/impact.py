@@ -3,6 +3,7 @@
 A step first finds velocities under all forces with what touches already, as `LCP` does. It then moves at those
 velocities up to the first time of impact, finds the impulses of the impact, which act on everything in touch at once,
 and goes on with what is left of the step. Nothing is stepped over and nothing overlaps, however thin or fast.
+All that is one loop over what may happen, since contacts and impulses take long to compile.
 """
 
 import dataclasses
@@ -31,7 +32,7 @@ from ukemi.laws.rigid import conditions, derivative
 from ukemi.laws.rigid.conditions import Stepping
 from ukemi.laws.rigid.lcp import arrive_with, report_forces
 from ukemi.laws.rigid.memory import Sides, recalled, unknown
-from ukemi.mechanics.kinematics import Kinematics, integrate, kinematics
+from ukemi.mechanics.kinematics import Kinematics, integrate, kinematics, of_state
 from ukemi.model.records import Input, Model, State
 from ukemi.status import Status
 
@@ -39,6 +40,7 @@ TOUCH = 1e-7  # distance up to which contacts take part in an impact [m]; impact
 ALLOWED = 2e-10  # penetration that is left alone [m]
 NEARBY = 1e-4  # distance up to which they take part when penetration is taken back [m]
 PLACINGS = 4  # displacements that may follow each other to take penetration back
+STEPPING = Stepping(correction=0.0, explicit=False)
 GRAZING = 1e-9  # closing speed below which an impact has no time that could be differentiated [m/s]
 
 
@@ -62,31 +64,18 @@ class Impact(Method):
     def step(self, model: Model, state: State, inputs: Input) -> State:
         """The state one model time step later."""
         model = _bare(model)
-        here, _ = self._start(model, state, inputs)
-        args = here, model.options.timestep, recalled(state)
-        z, (rounds, solved) = derivative.solve(_stepping(True), args)
-        start = _Flight(state.q, z.v, model.options.timestep, jnp.zeros((), jnp.int32), rounds, solved)
-        end = _fly(self.impacts, model, inputs, start)
-        act = moved_activation(model, state, here.kin, inputs, end.q)
-        failed = {**unsound(here.contacts), Status.TOO_MANY_IMPACTS: end.left > 0}
-        sides, facts = Sides(here.contacts.names, z.side), (end.rounds, end.solved)
-        return arrive_with(model, state, Moved(end.q, end.v, act), sides, facts, failed)
+        end = _fly(self.impacts, model, state, inputs)
+        act = moved_activation(model, state, of_state(model, state, inputs), inputs, end.q)
+        failed = {**end.unsound, Status.TOO_MANY_IMPACTS: end.left > 0}
+        return arrive_with(model, state, Moved(end.q, end.v, act), end.sides, (end.rounds, end.solved), failed)
 
     def contact_forces(self, model: Model, state: State, inputs: Input) -> tuple[Contacts, Array]:
         """Contacts, and the forces (nc, dim) in their frames that act on them when the step begins."""
         model = _bare(model)
-        here, known = self._start(model, state, inputs)
-        args = here, model.options.timestep, recalled(state)
-        return known, report_forces(here, derivative.solve(_stepping(True), args)[0])[1]
-
-    def _start(self, model: Model, state: State, inputs: Input) -> tuple[Here, Contacts]:
-        """Where a step starts, with contacts that touch; and all contacts, of which others may pull."""
         here = here_of(model, state, inputs, jnp.asarray(TOUCH, state.q.dtype))
-        return here._replace(contacts=_touching(model, here.contacts, TOUCH)), here.contacts
-
-
-def _stepping(lasts: bool) -> Stepping:
-    return Stepping(lasts, 0.0, False)
+        touching = here._replace(contacts=_touching(model, here.contacts, TOUCH))
+        args = touching, model.options.timestep, recalled(state)
+        return here.contacts, report_forces(touching, derivative.solve(STEPPING, args)[0])[1]
 
 
 def _bare(model: Model) -> Model:
@@ -119,80 +108,93 @@ class _Flight(NamedTuple):
     q: Array
     v: Array
     left: Array  # () time left of the step [s]
-    count: Array  # () impacts so far
     rounds: Array  # () linear systems solved so far
     solved: Array  # () bool: each found a solution
+    sides: Sides  # which the next step remembers: those of the step, not of impacts
+    unsound: dict[Status, Array]  # why contacts should not be trusted
 
 
-class _Event(NamedTuple):
+class _Turn(NamedTuple):
     """What may happen next."""
 
+    begins: Array  # () bool: the step's velocities are found, nothing moves yet
     ends: Array  # () bool: the motion stops at the next impact
     places: Array  # () bool: no motion, but penetration and drift are taken back
     first: Array  # () bool: for the first time
 
 
-def _events(impacts: int) -> _Event:
-    """Impacts, and displacements after the last one."""
-    k = jnp.arange(impacts + 1 + PLACINGS)
-    return _Event(k == impacts, k > impacts, k == impacts + 1)
+def _turns(impacts: int, placings: int) -> _Turn:
+    """The start, impacts, and displacements after the last one."""
+    k = jnp.arange(1 + impacts + 1 + placings)
+    return _Turn(k == 0, k == impacts + 1, k > impacts + 1, k == impacts + 2)
 
 
-def _fly(impacts: int, model: Model, inputs: Input, start: _Flight) -> _Flight:
-    """The motion from impact to impact, and the configuration where it ends with penetration and drift taken back.
+def _fly(impacts: int, model: Model, state: State, inputs: Input) -> _Flight:
+    """The motion through a step from impact to impact, and where it ends with penetration and drift taken back.
 
     Contact points that move on curved paths, as those of a body that tips over, sink by the square of the step.
-    Equalities are placed once even where they are met: they would be, whichever way the start was moved. One loop for
-    both, since impulses and contacts take long to compile.
+    Equalities are placed once even where they are met: they would be, whichever way the start was moved.
     """
     hits = bool(model.pairs.layout.groups)
-    if not hits:
-        start = start._replace(q=integrate(model.tree, start.q, start.v, start.left), left=jnp.zeros_like(start.left))
-    if not row_kinds(model).total:
-        return start
 
-    def leg(at: _Flight, event: _Event) -> tuple[_Flight, Array]:
-        args = lax.stop_gradient((model, at.q, at.v, at.left, inputs))
-        found = keep(_search(*args))
-        time = jnp.where(found.found, _time_of_impact((model, at.q, at.v, inputs), (found.time, found.pair)), at.left)
-        time = jnp.where(found.exhausted, lax.stop_gradient(found.time), time)
-        q = integrate(model.tree, at.q, at.v, time)
-        left = jnp.where(found.found | found.exhausted, at.left - time, 0.0)
-        return at._replace(q=q, left=left), found.found & ~event.ends
+    def go_on(at: _Flight, turn: _Turn):
+        moves = (at.left > 0) & ~(turn.begins | turn.places)
+        leg = partial(_leg if hits else _free_leg, model, inputs)
+        at, hit = lax.cond(moves, leg, lambda at, turn: (at, jnp.zeros((), bool)), at, turn)
+        resolve = partial(_resolve, model, state, inputs)
+        return lax.cond(hit | turn.begins | turn.places, resolve, lambda at, turn: at, at, turn), None
 
-    def go_on(at: _Flight, event: _Event):
-        hit = jnp.zeros((), bool)
-        if hits:
-            moves = (at.left > 0) & ~event.places
-            at, hit = lax.cond(moves, leg, lambda at, event: (at, jnp.zeros((), bool)), at, event)
-        resolve = partial(_resolve, model, inputs)
-        return lax.cond(hit | event.places, resolve, lambda at, event: at, at, event), None
+    no, none = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+    flags = {Status.CONTACT_OVERFLOW: no, Status.SEARCH_UNFINISHED: no}
+    start = _Flight(state.q, state.v, model.options.timestep, none, ~no, unknown(model), flags)
+    turns = _turns(impacts if hits else 0, PLACINGS if row_kinds(model).total else 0)
+    return lax.scan(go_on, start, turns)[0]
 
-    events = jax.tree.map(lambda x: x if hits else x[-PLACINGS:], _events(impacts))
-    return lax.scan(go_on, start, events)[0]
+
+def _free_leg(model: Model, inputs: Input, at: _Flight, turn: _Turn) -> tuple[_Flight, Array]:
+    """The whole motion of what cannot touch."""
+    q = integrate(model.tree, at.q, at.v, at.left)
+    return at._replace(q=q, left=jnp.zeros_like(at.left)), jnp.zeros((), bool)
+
+
+def _leg(model: Model, inputs: Input, at: _Flight, turn: _Turn) -> tuple[_Flight, Array]:
+    """The motion up to the next impact, and whether there is one that the step goes on after."""
+    args = lax.stop_gradient((model, at.q, at.v, at.left, inputs))
+    found = keep(_search(*args))
+    time = jnp.where(found.found, _time_of_impact((model, at.q, at.v, inputs), (found.time, found.pair)), at.left)
+    time = jnp.where(found.exhausted, lax.stop_gradient(found.time), time)
+    q = integrate(model.tree, at.q, at.v, time)
+    left = jnp.where(found.found | found.exhausted, at.left - time, 0.0)
+    return at._replace(q=q, left=left), found.found & ~turn.ends
 
 
 def _search(model: Model, q: Array, v: Array, duration: Array, inputs: Input):
     return first_impact(model, q, v, duration, touch=TOUCH, mocap_pos=inputs.mocap_pos, mocap_quat=inputs.mocap_quat)
 
 
-def _resolve(model: Model, inputs: Input, at: _Flight, event: _Event) -> _Flight:
-    """Velocities after the impulses of an impact, in which everything in touch takes part (Jade, eq. 7 and 8), or the
-    place without overlaps.
+def _resolve(model: Model, state: State, inputs: Input, at: _Flight, turn: _Turn) -> _Flight:
+    """Velocities under all forces; or after the impulses of an impact, in which everything in touch takes part (Jade,
+    eq. 7 and 8); or the place without overlaps.
     """
-    kin, contacts = _poses(model, inputs, at.q, jnp.where(event.places, NEARBY, TOUCH).astype(at.q.dtype))
-    here = _instant(model, inputs, kin, contacts, at.q, jnp.where(event.places, 0.0, at.v))
-    needed = ~event.places | _misplaced(here)
+    dtype = at.q.dtype
+    kin, contacts = _poses(model, inputs, at.q, jnp.where(turn.places, NEARBY, TOUCH).astype(dtype))
+    v, touch = jnp.where(turn.places, 0.0, at.v), jnp.asarray(TOUCH, dtype)
+    here = Here(model, kin, contacts, at.q, v, state.act, jnp.zeros_like(v), inputs, touch)
+    at = at._replace(unsound={why: at.unsound[why] | yes for why, yes in unsound(contacts).items()})
+    needed = ~turn.places | _misplaced(here)
     if row_kinds(model).hold:
-        needed = needed | event.first
+        needed = needed | turn.first
 
     def solve(at: _Flight) -> _Flight:
-        duration = jnp.where(event.places, 1.0, at.left)
-        z, (rounds, solved) = derivative.solve(_stepping(False), (here, duration, unknown(model), event.places))
-        sure = at.solved & solved
-        hit = at._replace(v=z.v, count=at.count + 1, rounds=at.rounds + rounds, solved=sure)
-        placed = at._replace(q=integrate(model.tree, at.q, z.v, jnp.ones_like(duration)), solved=sure)
-        return jax.tree.map(lambda x, y: jnp.where(event.places, x, y), placed, hit)
+        duration = jnp.where(turn.places, 1.0, at.left)
+        known = jax.tree.map(partial(jnp.where, turn.begins), recalled(state), unknown(model))
+        event = conditions.Event(turn.begins, turn.places)
+        z, (rounds, solved) = derivative.solve(STEPPING, (here, duration, known, event))
+        q, v = integrate(model.tree, at.q, z.v, jnp.ones_like(duration)), z.v
+        q, v = jnp.where(turn.places, q, at.q), jnp.where(turn.places, at.v, v)
+        rounds = at.rounds + jnp.where(turn.places, 0, rounds)
+        sides = jax.tree.map(partial(jnp.where, turn.begins), Sides(contacts.names, z.side), at.sides)
+        return at._replace(q=q, v=v, rounds=rounds, solved=at.solved & solved, sides=sides)
 
     return lax.cond(needed, solve, lambda at: at, at)
 
@@ -200,12 +202,6 @@ def _resolve(model: Model, inputs: Input, at: _Flight, event: _Event) -> _Flight
 def _poses(model: Model, inputs: Input, q: Array, ahead: Array) -> tuple[Kinematics, Contacts]:
     kin = kinematics(model, q, inputs.mocap_pos, inputs.mocap_quat)
     return kin, _touching(model, detect(model, kin, ahead), ahead)
-
-
-def _instant(model: Model, inputs: Input, kin: Kinematics, contacts: Contacts, q: Array, v: Array) -> Here:
-    return Here(
-        model, kin, contacts, q, v, jnp.zeros(model.na, v.dtype), jnp.zeros_like(v), inputs, jnp.asarray(TOUCH, v.dtype)
-    )
 
 
 # ---- the time of impact ----------------------------------------------------------------------------------------------

@@ -21,10 +21,10 @@ from ukemi.constraints.rows import RowKinds, row_kinds, row_map, row_matrix
 from ukemi.laws.active_contacts import with_slots
 from ukemi.laws.here import Here, applied, frame_of
 from ukemi.laws.memory import same_names
-from ukemi.laws.momentum import damped, free_motion
+from ukemi.laws.momentum import damped, free_motion, missing_impulse
 from ukemi.laws.rigid import boxes, conditions
 from ukemi.laws.rigid import solve as rigid
-from ukemi.laws.rigid.conditions import Flag, Stepping
+from ukemi.laws.rigid.conditions import Event, Stepping
 from ukemi.laws.rigid.live_rows import on_rows
 from ukemi.laws.rigid.memory import Sides
 from ukemi.maths.ranking import place_in
@@ -53,13 +53,13 @@ class Scene(NamedTuple):
     free: Array  # (nv,) velocity without impulses
     duration: Array  # () [s]
     sides: Sides  # of the last step, or of this one
-    displaces: Flag  # whether displacements are sought, from rest
+    event: Event | None
 
 
-def scene(stepping: Stepping, here: Here, duration: Array, sides: Sides, displaces: Flag = None) -> Scene:
+def scene(here: Here, duration: Array, sides: Sides, event: Event | None = None) -> Scene:
     """The problem at `here`."""
-    motion = free_motion(here, duration if stepping.lasts else None)
-    return Scene(frame_of(here, motion.velocity), motion.M, motion.inverse, motion.v, duration, sides, displaces)
+    motion = free_motion(here, duration, event.lasts if event else None)
+    return Scene(frame_of(here, motion.velocity), motion.M, motion.inverse, motion.v, duration, sides, event)
 
 
 class Problem(NamedTuple):
@@ -81,7 +81,7 @@ def problem(scene: Scene, kinds: RowKinds, stepping: Stepping) -> Problem:
     blocks = conditions.scalar_rows(scene.frame)
     J = row_matrix(scene.frame, kinds, blocks)
     moving, free = J @ scene.frame.v, J @ scene.free
-    law = conditions.law(scene.frame, kinds, blocks, moving, scene.duration, stepping, scene.displaces)
+    law = conditions.law(scene.frame, kinds, blocks, moving, scene.duration, stepping, scene.event)
     own, rebound = boxes.roles(kinds), conditions.rebound(law.restitution, moving)
     bounce = law.on & own.push & ~(rebound <= 0) & (free < law.reach)  # NaN, too, so that it is not dropped
     X = scene.inverse @ J.T
@@ -109,8 +109,8 @@ def find(kinds: RowKinds, stepping: Stepping, scene: Scene) -> tuple[Impulses, t
         room = (0, kinds.total - own_kinds.total)
         rows = tuple(jnp.pad(part, room) for part in (f, lam, side, given.bounce))
         sure = found.solved & found.settled
-        if scene.displaces is not None and boxes.may_hold(own):
-            sure = sure & (~scene.displaces | _is_met(given, own, given.J @ v))
+        if scene.event is not None and boxes.may_hold(own):
+            sure = sure & (~scene.event.displaces | _is_met(given, own, given.J @ v))
         return Impulses(v, shift, *rows), (found.rounds, sure)
 
     if not kinds.total:
@@ -187,12 +187,13 @@ class Balance(NamedTuple):
     restore: Array  # (total,) and on the displacement and λ
 
 
-def imbalance(stepping: Stepping, z: Impulses, here: Here, duration: Array, displaces: Flag = None) -> Balance:
+def imbalance(stepping: Stepping, z: Impulses, here: Here, duration: Array, event: Event | None = None) -> Balance:
     """Residual of the step at given sides."""
     model, kin, h = here.model, here.kin, duration
-    rows = row_balance(row_kinds(model), stepping, z, here, h, displaces)
-    if not stepping.lasts:
-        return rows._replace(force=rows.force + motion_force(model, kin, z.v - here.v))
+    rows = row_balance(row_kinds(model), stepping, z, here, h, event)
+    if event is not None:  # displacements are sought for themselves: there is no δ beside velocities
+        missing = lax.cond(event.lasts, missing_impulse, _missing_at_once, here, z.v, h)
+        return rows._replace(force=rows.force + missing)
     e = (z.v - here.v) / h
     of_rate, of_shift = h * damped(jnp.stack([e, z.shift]), here)
     inertial = motion_force(model, kin, e, velocities(model.tree, kin.S, here.v)) + of_rate
@@ -200,15 +201,20 @@ def imbalance(stepping: Stepping, z: Impulses, here: Here, duration: Array, disp
     return rows._replace(force=rows.force + h * (inertial - applied(here)), shift=rows.shift + lagging)
 
 
+def _missing_at_once(here: Here, after: Array, duration: Array) -> Array:
+    """Impulse (nv,) that changes the velocity to `after` in an instant."""
+    return motion_force(here.model, here.kin, after - here.v)
+
+
 def row_balance(
-    kinds: RowKinds, stepping: Stepping, z: Impulses, here: Here, duration: Array, displaces: Flag = None
+    kinds: RowKinds, stepping: Stepping, z: Impulses, here: Here, duration: Array, event: Event | None = None
 ) -> Balance:
     """The rows' part of the residual."""
     frame = frame_of(here)
     blocks, own = conditions.scalar_rows(frame), boxes.roles(kinds)
     rows = row_map(frame, kinds, blocks)
     moving, moved = rows.motion(here.v), rows.motion(z.v)
-    law = conditions.law(frame, kinds, blocks, moving, duration, stepping, displaces)
+    law = conditions.law(frame, kinds, blocks, moving, duration, stepping, event)
     opening = law.on & (z.side == boxes.OPENING)
     clamped = law.on & (own.hold | (z.side == boxes.CLAMPED))
     firm = (clamped & (own.push | own.hold)) | opening

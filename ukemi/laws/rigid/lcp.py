@@ -126,7 +126,7 @@ class LCP(Method):
 
     @property
     def _stepping(self) -> Stepping:
-        return Stepping(True, self.correction, self.explicit)
+        return Stepping(self.correction, self.explicit)
 
     def _after(self, state: State, inputs: Input, here: Here, z: Impulses, facts, failed=None) -> State:
         model = here.model
