@@ -283,9 +283,8 @@ def _add_touching(
 
 
 def _add_pulls(
-    layout: PairLayout, bundle: list[list[int]], still: np.ndarray, reach, shapes: Shape, contacts, own: Array,
-    rows: Array, total: Array,
-):  # fmt: skip
+    layout: PairLayout, bundle: list[list[int]], still, reach, shapes: Shape, contacts, own: Array, rows, total: Array
+):
     """Add what a bundle's `own` contacts pull on, several pairs at a time."""
     chunk, points, count, turns = _in_turn(layout, bundle, contacts, own)
     width = total.shape[-1]
