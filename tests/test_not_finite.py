@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from ukemi.collide.detect import detect
+from ukemi.mechanics.kinematics import kinematics
 from ukemi.model.records import as_input
 
-# a ball on the floor, at a limit, driven by a servo that is clamped, and touched by one that is moved by hand
+# a ball on the floor, at a limit, driven by a servo that is clamped, and touched by one that is moved by hand; with
+# friction of one no impulses would make it leave both floor and ball
 SCENE = """
 <mujoco>
   <option timestep="0.005" density="1.2" viscosity="1e-3" wind="1 0 0"/>
   <custom><numeric name="restitution" data="0.5"/></custom>
+  <default><geom friction=".5"/></default>
   <worldbody>
     <geom type="plane" size="1 1 .1" margin=".001"/>
     <body pos="0 0 .09" gravcomp=".1">
@@ -41,6 +45,8 @@ LAWS = [
     pytest.param(uk.LCP(), id="lcp"),
     pytest.param(uk.Impact(), id="impact", marks=SLOW),
     pytest.param(uk.Adaptive(), id="adaptive"),
+    pytest.param(uk.NCP(), id="ncp"),
+    pytest.param(uk.Maximal(), id="maximal", marks=SLOW),
 ]
 
 
@@ -103,6 +109,23 @@ def test_parameters_that_are_no_number_are_not_dropped(step, scene):
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_inputs_that_are_not_finite_are_not_dropped(step, scene, bad):
     assert list(failures(step, scene, 2, bad)) == []
+
+
+@pytest.mark.parametrize("kind", ["sphere", "capsule", "cylinder", "ellipsoid", "box"])
+def test_shapes_that_are_nowhere_are_not_off_the_floor(kind):
+    text = f"<geom type='plane' size='1 1 .1'/><body><freejoint/><geom type='{kind}' size='.1 .1 .1'/></body>"
+    model = uk.load(f"<mujoco><worldbody>{text}</worldbody></mujoco>")
+    q = model.joints.qpos0
+
+    @jax.jit
+    def look(model):
+        return detect(model, kinematics(model, q))
+
+    assert not jnp.isnan(look(model).distance).any()
+    for place in (lambda m: m.geoms.quat, lambda m: m.geoms.pos, lambda m: m.geoms.size):
+        off = eqx.tree_at(place, model, place(model).at[1, 0].set(jnp.nan))
+        found = look(off)
+        assert found.active.all() and jnp.isnan(found.distance).all()
 
 
 @pytest.mark.parametrize("q", [[-1.1], [1.2]])

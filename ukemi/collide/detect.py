@@ -1,6 +1,7 @@
 """Which contacts there are: bounding capsules, then the pair functions, then the nearest contact points."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import NamedTuple
 
 import jax
@@ -82,14 +83,13 @@ def _detect(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
 
 def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
     layout = model.pairs.layout
-    overflow, failed, nowhere = jnp.zeros((3,), bool)
+    overflow, failed = jnp.zeros((2,), bool)
     posed, unlisted = posed_at(model, shapes, ahead)
-    parts = [examine_whole(layout, g, posed) for g in planes(layout)]
+    parts, given = [examine_whole(layout, g, posed) for g in planes(layout)], [*shapes]
     if len(planes(layout)) < len(layout.groups):
         others, overflow, failed = one_by_one(lambda posed: near_pairs(layout, posed))(posed)
         parts.append(others)
-        overflow = overflow | unlisted
-        nowhere = ~(jnp.isfinite(posed.near).all() & jnp.isfinite(shapes.pos).all())
+        overflow, given = overflow | unlisted, [shapes.pos, posed.near]  # which comes of all the rest
     found = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
     margin, gap = reach_ahead(model, ahead, found.pair)
     excess, known = spatial.materialize(((found.distance - margin).astype(jnp.float32), found.distance < margin + gap))
@@ -97,7 +97,7 @@ def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
     if layout.capacity < len(excess):
         overflow = overflow | ((excess < 0).sum() > layout.capacity)
     distance, hit, pair, which, features = spatial.materialize(tuple(x[nearest] for x in found))
-    nowhere = nowhere | ~jnp.isfinite(excess).all()
+    nowhere = ~reduce(jnp.logical_and, [jnp.isfinite(x).all() for x in (*given, excess)])
     distance, (point, frame) = jnp.where(nowhere, jnp.nan, distance), of_rows(hit)
     margin, gap = reach_ahead(model, ahead, pair)
     active, known = ~(distance >= margin), ~(distance >= margin + gap)

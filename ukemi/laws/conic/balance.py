@@ -83,7 +83,7 @@ def rows_at(frame: Frame, kinds: RowKinds, blocks: list[Block]) -> Rows:
 
 def _as_light(weight: Array) -> Array:
     """Inverse weights; MuJoCo's of a body that turns about its centre of mass is none, and then one of 1 kg."""
-    return jnp.where(weight > 0, weight, 1.0)
+    return jnp.where(weight <= 0, 1.0, weight)
 
 
 def start_of(here: Here, kinds: RowKinds, duration: Array) -> Start:
@@ -108,11 +108,13 @@ def overlap(phi: Array) -> tuple[Array, Array]:
 
 
 def bounces(here: Here, kinds: RowKinds, duration: Array, start: Start, free: Array) -> Array:
-    """Which heads (H,) at the start bounce within the step: those that a motion `free` (nv,) would take inside."""
+    """Which heads (H,) at the start bounce within the step: those that a motion `free` (nv,) would take inside, and do
+    not leave at no speed; NaN is one.
+    """
     frame = frame_of(here)
     blocks = blocks_of(frame)
     rows, J = rows_at(frame, kinds, blocks), row_map(frame, kinds, blocks)
-    return (start.rebound > 0) & (rows.phi + duration * of_heads(layout(here.model, kinds), J.motion(free)) < 0)
+    return ~(start.rebound <= 0) & (rows.phi + duration * of_heads(layout(here.model, kinds), J.motion(free)) < 0)
 
 
 def matched(own: Layout, start: Start, origin: Array) -> Start:

@@ -55,7 +55,7 @@ def solve(settings: Settings, task: Task) -> Solution:
         return ~carry.progress.solved & ~carry.progress.stuck
 
     point, known, _, progress, _ = lax.while_loop(go_on, lambda carry: turn(settings, task, carry), blank(task))
-    sound = jnp.isfinite(task.free.v).all() & jnp.isfinite(point.v).all()
+    sound = jnp.isfinite(task.free.v).all() & jnp.isfinite(point.v).all() & jnp.isfinite(progress.residual)
     point = point._replace(v=jnp.where(sound, point.v, jnp.nan))
     return Solution(point, known, progress.total, progress.solved, progress.start)
 
@@ -227,10 +227,11 @@ def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     nearer, pushes, holding = of_heads(own, moves), of_heads(own, pulls), kinds.holding
     slopes = Slopes(h * nearer, slips, moves[holding], pushes, rubs, pulls[holding])
     active = jnp.concatenate([np.ones(own.limits, bool), frame.contacts.active[: kinds.contacts]])
-    # what is far has nothing to push, which Newton's step would only approach
-    near = (wants.aims[0] > 0) | carry.progress.fresh | (carry.progress.excess > 0)
+    # what is far has nothing to push, which Newton's step would only approach; what is NaN counts, to be seen
+    near = ~(wants.aims[0] <= 0) | carry.progress.fresh | (carry.progress.excess > 0)
     heads = active & (jnp.abs(pushes) > STILL).any(-1) & near
-    on = heads, owned(own, heads, True) & (rows.mu > 0).any(-1) & (cones.bounds(own, heads * 1.0, start.dry) > 0)
+    rubs_at_all = (~(rows.mu <= 0)).any(-1) & ~(cones.bounds(own, heads * 1.0, start.dry) <= 0)
+    on = heads, owned(own, heads, True) & rubs_at_all
     deep = heads & (rows.phi < -SHALLOW)
     known = Known(frame.contacts, at, origin, on, bounce, deep, tried.v - task.free.v)
     speed = jnp.where(carry.progress.fresh, _speed(task, on, slopes, rows.weight), carry.progress.speed)
