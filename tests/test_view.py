@@ -276,6 +276,18 @@ def test_a_page_of_any_motion(tmp_path):
         uk.save_replay(model, states, tmp_path / "d.mp4")
     with pytest.raises(InputError, match="no method"):
         uk.save_replay(model, states, tmp_path / "d.html", ctrls=np.zeros((150, 0)))
+    with pytest.raises(InputError, match=r"ctrls has shape \(150, 1\); .* needs \(150, 0\)"):
+        uk.save_replay(model, states, tmp_path / "d.html", method=uk.Soft(), ctrls=np.zeros((150, 1)))
+    other = uk.rollout(uk.load("pendulum"), uk.initial_state(uk.load("pendulum")), np.zeros((3, 1)))
+    for call, suffix in ((uk.save_replay, ".html"), (uk.plot, ".png")):
+        with pytest.raises(InputError, match=r"states.q has shape \(3, 1\)"):
+            call(model, other, tmp_path / f"d{suffix}")
+        with pytest.raises(InputError, match=rf"{call.__name__}\(path=7\): must be the path of a file"):
+            call(model, states, 7)
+    with pytest.raises(InputError, match=r"plot writes .*\.png.* files; '.*run\.mp4' has another suffix"):
+        uk.plot(model, states, tmp_path / "run.mp4")
+    with pytest.raises(InputError, match="title=3.*must be a text"):
+        uk.plot(model, states, tmp_path / "run.png", title=3)
     for name, given in (("run.png", states), ("bare.png", np.asarray(states.q))):
         assert uk.plot(model, given, tmp_path / name).read_bytes()[:4] == b"\x89PNG"
 

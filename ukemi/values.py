@@ -77,7 +77,7 @@ def plain(value: Any) -> Any:
 def number_or_array(value: Any) -> Any:
     """A number as Python's own; of arrays, NumPy's as JAX's, so that they are traced; anything else as it is."""
     value = plain(value)
-    return jnp.asarray(value) if isinstance(value, np.ndarray) else value
+    return jnp.asarray(value) if isinstance(value, np.ndarray) and np.issubdtype(value.dtype, np.number) else value
 
 
 def check_positive(call: str, name: str, value) -> None:

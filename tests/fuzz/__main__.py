@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 PATIENCE = 1200  # seconds that a batch may take
-LAWS = ("Soft", "LCP", "Soft CG", "Impact", "Adaptive")
+LAWS = ("Soft", "LCP", "NCP", "Soft CG", "Impact", "Maximal", "Adaptive")
 BATCHES = {
     "files": """
 from tests.fuzz import files
@@ -25,12 +25,12 @@ count = {{"calls": 500}}
 """,
     "gradients": """
 from tests.fuzz import gradients
-found, count = gradients.examine({seed} // 5, {law!r})
+found, count = gradients.examine({seed} // {laws}, {law!r})
 count = count._asdict()
 """,
     "physics": """
 from tests.fuzz import physics
-found, count = physics.examine({seed} // 5, {law!r})
+found, count = physics.examine({seed} // {laws}, {law!r})
 count = count._asdict()
 """,
 }
@@ -46,7 +46,7 @@ print("REPORT" + json.dumps([count, [list(finding) for finding in found]]))
 
 def batch(part: str, seed: int) -> tuple[dict, list]:
     """Counts and findings of one batch."""
-    code = FRAME.format(batch=BATCHES[part].format(seed=seed, law=LAWS[seed % len(LAWS)]))
+    code = FRAME.format(batch=BATCHES[part].format(seed=seed, law=LAWS[seed % len(LAWS)], laws=len(LAWS)))
     where = f"{part}, seed {seed}"
     try:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)

@@ -10,8 +10,10 @@ import decimal
 import fractions
 import functools
 import math
+import tempfile
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -24,13 +26,14 @@ from ukemi.model.records import as_input
 
 SCENE = """<mujoco model="scene"><option timestep="0.01"/><worldbody>
 <geom type="plane" size="1 1 1"/>
-<body name="ball" pos="0 0 1"><freejoint name="root"/><geom type="sphere" size="0.1" {meets}/></body>
+<body name="ball" pos="0 0 1"><freejoint name="root"/><geom type="sphere" size="0.1" {meets}/><site name="eye"/></body>
 <body name="hand" mocap="true"><site/></body>
 <body name="arm" pos="1 0 1"><joint name="hinge" axis="0 1 0"/>
 <geom type="capsule" fromto="0 0 0 0 0 0.3" size="0.02" contype="0" conaffinity="0"/></body></worldbody>
 <actuator><general joint="hinge" dyntype="filter" dynprm="0.1"/></actuator>
+<sensor><jointpos name="angle" joint="hinge"/><accelerometer name="felt" site="eye"/></sensor>
 <keyframe><key name="up" qpos="0 0 2 1 0 0 0 0.1"/></keyframe></mujoco>"""
-LAWS = uk.Soft, uk.LCP, uk.Impact, uk.Adaptive
+LAWS = uk.Soft, uk.LCP, uk.Impact, uk.Adaptive, uk.NCP, uk.Maximal
 STEPS = 3  # of a rollout
 BATCH = 4
 
@@ -61,6 +64,24 @@ def world() -> World:
 # ---- wrong values ----------------------------------------------------------------------------------------------------
 
 
+@functools.cache
+def bodies() -> uk.MaximalState:
+    """Where the bodies are."""
+    return uk.maximal_state(*world()[:2])
+
+
+@functools.cache
+def folder() -> str:
+    """Where files may be written."""
+    return tempfile.mkdtemp()
+
+
+@functools.cache
+def motion() -> uk.State:
+    """A trajectory that stands still."""
+    return jax.tree.map(lambda x: jnp.stack([x] * STEPS), world().state)
+
+
 class _Odd:
     """What no function knows."""
 
@@ -75,7 +96,8 @@ def objects() -> list[Draw]:
         ("bodies.mass", 3), {"ctrl": 0.0}, range(3), slice(2), Ellipsis, NotImplemented, ValueError("no"), object(),
         _Odd, _Odd(), uk, len, decimal.Decimal("0.5"), fractions.Fraction(1, 3), np.float32(0.5), np.int64(2),
         np.bool_(True), np.datetime64("2020-01-01"), memoryview(b"12"), *LAWS, *(law() for law in LAWS), uk.Exact,
-        uk.Exact(), uk.Bounce(), uk.ComplementarityAware(), uk.FromDistance(), uk.Model, uk.State, uk.Status.OK,
+        uk.Exact(), uk.Bounce(), uk.ComplementarityAware(), uk.FromDistance(), uk.CentralPath(), uk.Model, uk.State,
+        uk.Status.OK,
     ]  # fmt: skip
     named = [Draw(model, "model"), Draw(state, "state"), Draw(others[0], "state of another model")]
     named += [Draw(uk.Input(), "Input()"), Draw(uk.energy, "uk.energy"), Draw(jax.random.key(0), "a random key")]
@@ -190,6 +212,25 @@ def wrong_states(rng: np.random.Generator) -> Draw:
     return draw
 
 
+def wrong_bodies(rng: np.random.Generator) -> Draw:
+    """What is no state in maximal coordinates, or one with an array spoiled."""
+    return anything(rng) if rng.random() < 0.4 else _replaced(rng, bodies())
+
+
+def wrong_path(rng: np.random.Generator) -> Draw:
+    """What is no path, one of another suffix, or beneath a file."""
+    odd = anything(rng)
+    if rng.random() < 0.5 and not isinstance(odd.value, str | bytes | Path):
+        return odd
+    name = pick(rng, ["no suffix", "motion.txt", ".html", "motion.mp4.", "deep/motion.exr"])
+    return Draw(f"{folder()}/{name}", name)
+
+
+def wrong_motion(rng: np.random.Generator) -> Draw:
+    """What is no trajectory, or one with a leaf replaced."""
+    return anything(rng) if rng.random() < 0.5 else _replaced(rng, motion())
+
+
 def wrong_input(rng: np.random.Generator) -> Draw:
     """Anything as controls, or as a field of an `Input`."""
     if rng.random() < 0.5:
@@ -204,8 +245,12 @@ OPTIONS = {
     uk.LCP: ["gradient", "correction", "ahead", "explicit"],
     uk.Impact: ["gradient", "impacts"],
     uk.Adaptive: ["rtol", "atol", "solver", "controller", "adjoint", "max_steps", "saveat", "gradient", "soft"],
+    uk.NCP: ["kappa", "cone", "gradient", "correction", "ahead", "iterations", "starts"],
+    uk.Maximal: ["kappa", "cone", "gradient", "correction", "ahead", "iterations", "starts"],
     uk.FromDistance: ["width", "d_c", "d_0", "midpoint", "power", "onset"],
+    uk.CentralPath: ["kappa", "width"],
 }
+RULES = {uk.FromDistance: uk.Soft, uk.CentralPath: uk.NCP}  # and a law that takes each
 
 
 def wrong_law(rng: np.random.Generator) -> Draw:
@@ -219,7 +264,7 @@ def wrong_law(rng: np.random.Generator) -> Draw:
         made = kind(**{name: value.value})
     except Exception as error:
         raise Constructing(shown) from error
-    return Draw(uk.Soft(gradient=made) if isinstance(made, uk.FromDistance) else made, shown)
+    return Draw(RULES[kind](gradient=made) if kind in RULES else made, shown)
 
 
 class Constructing(Exception):
@@ -250,6 +295,8 @@ def _like(result: Any, wanted: Any, lead: tuple[int, ...] = ()) -> None:
 
 
 def _check_rollout(args: dict, states: Any) -> None:
+    if args["observe"] is not None:
+        return _like(states[0], world().state)
     times = getattr(args["method"], "saveat", None)
     ctrls = args["ctrls"]
     ctrls = next(x for x in vars(ctrls).values() if x is not None) if isinstance(ctrls, uk.Input) else ctrls
@@ -259,6 +306,14 @@ def _check_rollout(args: dict, states: Any) -> None:
 def _check_linearization(args: dict, lin: Any) -> None:
     assert (lin.A.shape, lin.B.shape) == ((15, 15), (15, 1)), f"shapes {lin.A.shape}, {lin.B.shape}"
     _like(lin.next, world().state)
+
+
+def _check_readings(_: dict, found: Any) -> None:
+    _like(found.flat, jnp.zeros(sum({"angle": 1, "felt": 3}[name] for name in found)))
+
+
+def _check_frames(_: dict, found: Any) -> None:
+    assert found.bodies.pos.shape == (4, 3) and found.com.shape == (3,), f"shapes {found.bodies.pos.shape}"
 
 
 def _check_rates(args: dict, rates: Any) -> None:
@@ -271,8 +326,9 @@ def functions() -> list[Function]:
     model, state, _ = world()
     here: dict[str, Any] = {"model": model, "state": state}
     moving = here | {"ctrl": None, "method": None}
+    lawful, law = here | {"method": None}, {"method": wrong_law}
     start: dict[str, Any] = {"model": wrong_model, "state": wrong_state}
-    acting = start | {"ctrl": wrong_input, "method": wrong_law}
+    acting = start | {"ctrl": wrong_input} | law
     ctrls = jnp.zeros((STEPS, 1))
     report = {"model": model, "method": uk.Impact(), "samples": 1, "seed": 0, "progress": None}  # refused in the end
     return [
@@ -280,8 +336,8 @@ def functions() -> list[Function]:
         Function(
             "rollout",
             uk.rollout,
-            here | {"ctrls": ctrls, "method": None, "checkpoint": None},
-            start | {"ctrls": wrong_input, "method": wrong_law, "checkpoint": anything},
+            here | {"ctrls": ctrls, "method": None, "checkpoint": None, "observe": None},
+            start | {"ctrls": wrong_input, "method": wrong_law, "checkpoint": anything, "observe": anything},
             _check_rollout,
         ),
         Function("linearize", uk.linearize, moving | {"wrt": ()}, acting | {"wrt": anything}, _check_linearization),
@@ -294,7 +350,44 @@ def functions() -> list[Function]:
             lambda _, force: _like(force, jnp.zeros(7)),
         ),
         Function("contacts", uk.contacts, moving, acting, _like_contacts),
-        Function("energy", uk.energy, here, start, lambda _, found: _like(found, (0.0, 0.0))),
+        Function("energy", uk.energy, lawful, start | law, lambda _, found: _like(found, (0.0, 0.0))),
+        Function("momentum", uk.momentum, lawful, start | law, lambda _, found: _like(found, (jnp.zeros(3),) * 2)),
+        Function("sensors", uk.sensors, moving | {"names": None}, acting | {"names": anything}, _check_readings),
+        Function("frames", uk.frames, here | {"ctrl": None}, start | {"ctrl": wrong_input}, _check_frames),
+        Function(
+            "frames(...).jacobian",
+            lambda **given: uk.frames(model, state).jacobian(**given),
+            {"body": "arm", "point": None},
+            {"body": anything, "point": anything, "site": anything},
+            lambda _, J: _like(J, (jnp.zeros((3, 7)),) * 2),
+        ),
+        Function("maximal_state", uk.maximal_state, here, start, lambda _, found: _like(found, bodies())),
+        Function(
+            "minimal_state",
+            uk.minimal_state,
+            {"model": model, "bodies": bodies(), "near": None},
+            {"model": wrong_model, "bodies": wrong_bodies, "near": wrong_state},
+            lambda _, found: _like(found, state),
+        ),
+        Function(
+            "NCP().search",
+            uk.NCP().search,
+            here | {"ctrl": None},
+            start | {"ctrl": wrong_input, "turns": anything, "whole": anything},
+            lambda _, found: None,
+        ),
+        *(
+            Function(
+                call.__name__,
+                call,
+                {"model": model, "states": motion(), "path": f"{folder()}/motion{suffix}"},
+                {"model": wrong_model, "states": wrong_motion, "path": wrong_path, **more},
+            )
+            for call, suffix, more in (
+                (uk.plot, ".png", {"title": anything}),
+                (uk.save_replay, ".html", {"ctrls": anything}),
+            )
+        ),
         Function("refresh", uk.refresh, {"model": model}, {"model": wrong_model, "inertias": anything}, _like_model),
         Function(
             "initial_state",

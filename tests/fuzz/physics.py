@@ -264,7 +264,7 @@ def examine(seed: int, law: str, *, count: int = 12) -> tuple[list[Finding], Cou
         faults, counts = [], [Count(physics=1)]
         if unnoticed(after):
             faults.append("not finite without a status")
-        elif law in ("LCP", "Impact"):
+        elif law in ("LCP", "Impact", "NCP"):
             wrong, counted = rigid(case, after)
             faults, counts = faults + wrong, [*counts, counted]
         elif law == "Soft":

@@ -13,7 +13,7 @@ import ukemi as uk
 from tests.fuzz.calls import run, world
 
 MODEL, STATE, (APART, PENDULUM) = world()
-LAWS = [uk.Soft(), uk.LCP(), uk.Impact(), uk.Adaptive()]
+LAWS = [uk.Soft(), uk.LCP(), uk.Impact(), uk.Adaptive(), uk.NCP(), uk.Maximal()]
 
 
 def batch(tree, n: int = 4):
@@ -141,6 +141,10 @@ OPTIONS = [
     (uk.Adaptive, "max_steps", [1.5, "9"]),
     (uk.Adaptive, "solver", ["Tsit5", None]), (uk.Adaptive, "controller", ["PID", 1e-3]), (uk.Adaptive, "adjoint", [1]),
     (uk.Adaptive, "soft", [uk.Soft, uk.LCP(), None]), (uk.Adaptive, "saveat", ["soon", [1j], [np.nan], {}]),
+    (uk.NCP, "kappa", ["a", 0, -1e-8, np.nan, np.inf, np.ones(2), np.array("b")]), (uk.NCP, "cone", ["round", None, 1]),
+    (uk.NCP, "iterations", [0, 1.5, "60"]), (uk.NCP, "starts", [0, 13, 2.0, True]), (uk.NCP, "correction", [2, "x"]),
+    (uk.Maximal, "ahead", [0, -1.0, np.nan, "x"]), (uk.Maximal, "gradient", [uk.FromDistance(), uk.Bounce, None]),
+    (uk.CentralPath, "kappa", [0, "a", np.array(["b"])]), (uk.CentralPath, "width", [0, -1, np.inf, "x"]),
     (uk.FromDistance, "width", ["a", 0, np.nan, np.inf, None]), (uk.FromDistance, "d_c", [1, np.nan, "0"]),
     (uk.FromDistance, "d_0", [-0.1, "0"]), (uk.FromDistance, "midpoint", [0, 1, None]),
     (uk.FromDistance, "power", [0.5, np.nan]), (uk.FromDistance, "onset", [0, "x"]),

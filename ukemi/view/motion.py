@@ -1,19 +1,22 @@
 """A page or a picture of a motion that somebody has computed."""
 
 import dataclasses
+import os
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 import ukemi as uk
 from ukemi import values
 from ukemi.errors import InputError
+from ukemi.laws.checks import check_method
 from ukemi.mechanics import kinematics
 from ukemi.model.checks import check_model
 from ukemi.model.records import Model, State
-from ukemi.view.plot import Trace, plot_run
+from ukemi.view.plot import Trace, plot_run, require_matplotlib, supported
 from ukemi.view.recorder import geom_poses, joint_columns, record, scene_of_model
 from ukemi.view.replay import write_replay
 from ukemi.view.scene import Frames
@@ -30,9 +33,13 @@ def save_replay(model: Model, states, path, *, method=None, ctrls=None) -> Path:
         method: a contact law; with it the page shows contact points and the forces that the law has there.
         ctrls: (T, nu) controls that act at the states, for these forces; zero if left out.
     """
-    path = _file("save_replay", path, ".html")
+    path = _file("save_replay", path, (".html",))
     states = trajectory("save_replay", model, states)
     if method is not None:
+        check_method(method)
+        if ctrls is not None:
+            ctrls = values.array("ctrls", ctrls, states.v.dtype)
+            values.check_shape("ctrls", ctrls.shape, (len(states.time), model.nu), model)
         scene, frames = record(model, states, method, ctrls=ctrls)
         return write_replay(path, scene, frames, subtitle=type(method).__name__)
     if ctrls is not None:
@@ -59,7 +66,9 @@ def plot(model: Model, states, path, *, title: str = "") -> Path:
     Raises:
         InputError: matplotlib is not installed, or the motion is not one of this model.
     """
-    alone = not isinstance(states, State)
+    require_matplotlib()
+    path, alone = _file("plot", path, supported()), not isinstance(states, State)
+    values.require(isinstance(title, str), "plot", "title", title, "must be a text")
     states = trajectory("plot", model, states)
     numbers = np.asarray(states.time), *joint_columns(model, np.asarray(states.q))
     if alone:
@@ -72,24 +81,35 @@ def plot(model: Model, states, path, *, title: str = "") -> Path:
 def trajectory(who: str, model: Model, states) -> State:
     """States with one leading axis, of positions alone at rest."""
     check_model(model)
-    if isinstance(states, State):
-        if np.ndim(states.time) != 1:
-            raise InputError(
-                f"{who} needs a trajectory with one leading axis; states.time has shape {np.shape(states.time)}. "
-                "uk.rollout(...) returns one."
-            )
-        return states
     first = uk.initial_state(model)
+    if isinstance(states, State):
+        _check_trajectory(who, model, states, first)
+        return states
     q = values.array(f"{who}: positions", states, first.q.dtype)
-    if q.ndim != 2 or q.shape[1] != model.tree.nq:
+    if q.ndim != 2 or q.shape[1] != model.tree.nq or not len(q):
         raise InputError(f"{who} got positions of shape {q.shape}; they need (T, {model.tree.nq}), or give states.")
     times = jnp.arange(len(q)) * model.options.timestep
     still = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(q), *jnp.shape(x))), first)
     return dataclasses.replace(still, q=q, time=times)
 
 
-def _file(who: str, path, suffix: str) -> Path:
+def _check_trajectory(who: str, model: Model, states: State, first: State) -> None:
+    """Refuse what is not one state of the model after the other; of what type its floats are does not matter."""
+    leaves = jax.tree.leaves(states)
+    numbers = all(isinstance(x, Array | np.ndarray) and x.dtype.kind in "biuf" for x in leaves)
+    if not numbers or np.ndim(states.time) != 1 or len({np.shape(x)[:1] for x in leaves}) != 1 or not len(states.time):
+        raise InputError(
+            f"{who} needs a trajectory, all arrays of which have one leading axis; states.time has shape "
+            f"{np.shape(states.time)}. uk.rollout(...) returns one."
+        )
+    for name in ("q", "v", "act", "time"):
+        values.check_shape(f"states.{name}", getattr(states, name).shape, ("T", *getattr(first, name).shape), model)
+
+
+def _file(who: str, path, suffixes: tuple[str, ...]) -> Path:
+    """Where to write, with a suffix that can be written."""
+    values.require(isinstance(path, str | os.PathLike), who, "path", path, "must be the path of a file")
     path = Path(path)
-    if path.suffix.lower() != suffix:
-        raise InputError(f"{who} writes {suffix} files; '{path}' has another suffix.")
+    if path.suffix.lower() not in suffixes:
+        raise InputError(f"{who} writes {', '.join(suffixes)} files; '{path}' has another suffix.")
     return path

@@ -38,6 +38,13 @@ def require_matplotlib():
         raise InputError("Plots need matplotlib, which is not installed: pip install 'ukemi[view]'.")
 
 
+def supported() -> tuple[str, ...]:
+    """Suffixes of pictures that can be written."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    return tuple(f".{kind}" for kind in FigureCanvasAgg.get_supported_filetypes())
+
+
 def plot_run(path, trace: Trace, *, title: str = "") -> Path:
     """Draw a run as a PNG (or what the suffix of `path` says) and return its path; panels without data are left out.
 
