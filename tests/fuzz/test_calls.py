@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import ukemi as uk
-from tests.fuzz.calls import run, world
+from tests.fuzz.calls import run
+from tests.fuzz.wrong import world
 
 MODEL, STATE, (APART, PENDULUM) = world()
 LAWS = [uk.Soft(), uk.LCP(), uk.Impact(), uk.Adaptive(), uk.NCP(), uk.Maximal()]
