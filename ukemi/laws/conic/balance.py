@@ -108,8 +108,8 @@ def overlap(phi: Array) -> tuple[Array, Array]:
 
 
 def bounces(here: Here, kinds: RowKinds, duration: Array, start: Start, free: Array) -> Array:
-    """Which heads (H,) at the start bounce within the step: those that a motion `free` (nv,) would take inside, and do
-    not leave at no speed; NaN is one.
+    """Which heads (H,) at the start bounce within the step: those that a motion `free` (nv,) would take inside. A speed
+    of NaN is one.
     """
     frame = frame_of(here)
     blocks = blocks_of(frame)

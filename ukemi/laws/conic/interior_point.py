@@ -229,7 +229,7 @@ def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     active = jnp.concatenate([np.ones(own.limits, bool), frame.contacts.active[: kinds.contacts]])
     # what is far has nothing to push, which Newton's step would only approach; what is NaN counts, to be seen
     near = ~(wants.aims[0] <= 0) | carry.progress.fresh | (carry.progress.excess > 0)
-    heads = active & (jnp.abs(pushes) > STILL).any(-1) & near
+    heads = active & ~(jnp.abs(pushes) <= STILL).all(-1) & near
     rubs_at_all = (~(rows.mu <= 0)).any(-1) & ~(cones.bounds(own, heads * 1.0, start.dry) <= 0)
     on = heads, owned(own, heads, True) & rubs_at_all
     deep = heads & (rows.phi < -SHALLOW)

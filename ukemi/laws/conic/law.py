@@ -53,11 +53,10 @@ class Precision(NamedTuple):
     kappa: float
     tolerance: float  # of residuals, relative to the velocities at hand
     near: float  # distance from the central path, relative to κ, that counts as on it
+    exact: float  # residual from which on a solution is not improved once more: differences see what is left
 
 
-PRECISE = {"float64": Precision(1e-8, 1e-9, 1e-4), "float32": Precision(1e-5, 1e-3, 3e-2)}
-
-
+PRECISE = {"float64": Precision(1e-8, 1e-9, 1e-4, 1e-11), "float32": Precision(1e-5, 1e-3, 3e-2, np.inf)}
 EXACT = 1e-12  # residual, relative, that adds up to nothing in what a law keeps; below what single precision has
 
 
@@ -241,7 +240,7 @@ class Conic(Method):
 
     def _settings(self, here: Here) -> Settings:
         precise = PRECISE[here.v.dtype.name]
-        exact = EXACT if self.mechanics.keeps else np.inf
+        exact = EXACT if self.mechanics.keeps else precise.exact
         return Settings(self.iterations, self.starts, precise.tolerance, precise.near, exact)
 
     def _task(self, here: Here, duration: Array, path: Path, guide: Guide) -> Task:
