@@ -26,7 +26,7 @@ PRECISE = {"iterations": 300, "line_search_iterations": 200, "tolerance": 1e-14}
 
 
 class _Precise:
-    """A law whose residual falls to rounding: 1e-9 of the velocities, which are left else, differences see."""
+    """A law whose residual falls to rounding: what is left else, differences see."""
 
     def _settings(self, here):
         return super()._settings(here)._replace(tolerance=1e-12)
