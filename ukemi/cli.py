@@ -185,10 +185,12 @@ def _simulate(arguments) -> int:
 
 def _check_outputs(arguments):
     """Find out before the simulation, not after it, that an output cannot be written."""
+    from ukemi import values
+
     for name, suffix in {"out": ".npz", "replay": ".html"}.items():
         path = getattr(arguments, name)
-        if path is not None and path.suffix.lower() != suffix:
-            raise InputError(f"--{name} writes {suffix} files; '{path}' has another suffix.")
+        if path is not None:
+            values.check_suffix(f"--{name}", path, (suffix,))
     for path in (arguments.out, arguments.replay, arguments.plot):
         if path is None:
             continue
@@ -201,9 +203,9 @@ def _check_outputs(arguments):
         if not os.access(path.parent, os.W_OK):
             raise InputError(f"The folder '{path.parent}' is not writable.")
     if arguments.plot is not None:
-        from ukemi.view.plot import require_matplotlib
+        from ukemi.view.plot import supported
 
-        require_matplotlib()
+        values.check_suffix("--plot", arguments.plot, supported())
 
 
 def _method(uk, name: str):

@@ -9,6 +9,7 @@ import math
 import numbers
 import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -62,6 +63,12 @@ def check_choice(call: str, name: str, value, choices: tuple[str, ...]) -> None:
 def check_flag(call: str, name: str, value) -> None:
     """Refuse an option that is neither True nor False."""
     require(isinstance(value, bool | np.bool_), call, name, value, "must be True or False")
+
+
+def check_suffix(call: str, path: Path, suffixes: tuple[str, ...]) -> None:
+    """Refuse a file to write of a kind that cannot be written."""
+    if path.suffix.lower() not in suffixes:
+        raise InputError(f"{call} writes {', '.join(suffixes)} files; '{path}' has another suffix.")
 
 
 def plain(value: Any) -> Any:

@@ -11,14 +11,10 @@ import pytest
 
 import ukemi as uk
 from tests.fuzz.calls import run
-from tests.fuzz.wrong import world
+from tests.fuzz.wrong import stacked, world
 
 MODEL, STATE, (APART, PENDULUM) = world()
 LAWS = [uk.Soft(), uk.LCP(), uk.Impact(), uk.Adaptive(), uk.NCP(), uk.Maximal()]
-
-
-def batch(tree, n: int = 4):
-    return jax.tree.map(lambda x: jnp.stack([x] * n), tree)
 
 
 def changed(state, **fields):
@@ -53,7 +49,7 @@ STATES = {
     "time a number": (changed(STATE, time=0.0), r"state\.time is of type float"),
     "float32": (changed(STATE, v=STATE.v.astype("float32")), r"state\.v is float32; .* needs float64, and nothing is"),
     "integers": (changed(STATE, q=STATE.q.astype(int)), r"state\.q is int64"),
-    "batch": (batch(STATE), r"state\.q has shape \(4, 8\).*jax\.vmap"),
+    "batch": (stacked(STATE), r"state\.q has shape \(4, 8\).*jax\.vmap"),
     "other pairs": (APART, r"state\.cache\.laws\['conic'\]\.contacts has shape \(0,\).*another model's"),
     "other model": (PENDULUM, r"state\.q has shape \(1,\)"),
     "model": (MODEL, "state is of type Model; .* The model comes first"),
@@ -82,7 +78,7 @@ def test_models_that_do_not_fit_their_topology_are_refused(function):
     refused(put(lambda m: m.bodies.mass, jnp.ones(2)), r"model\.bodies\.mass has shape \(2,\); .* needs \(4,\)")
     refused(put(lambda m: m.bodies.mass, jnp.ones(4, "float32")), r"model\.bodies\.mass is float32")
     refused(put(lambda m: m.options.timestep, 0.01), r"model\.options\.timestep is 0\.01; it must be an array")
-    refused(batch(MODEL), r"model\.bodies\.pos has shape \(4, 4, 3\).*jax\.vmap")
+    refused(stacked(MODEL), r"model\.bodies\.pos has shape \(4, 4, 3\).*jax\.vmap")
     refused(STATE, "model is of type State; uk.load")
     refused("robot.xml", "model is of type str; uk.load")
 
@@ -217,9 +213,9 @@ def test_failures_of_odd_states_are_still_reported():
 
 def test_right_calls_stay_right_under_transformations():
     """Inside vmap, jit and grad shapes are those of one world; NumPy arrays, lists and integers are numbers, too."""
-    many = batch(STATE)
+    many = stacked(STATE)
     assert jax.eval_shape(jax.vmap(uk.step, (None, 0, 0)), MODEL, many, jnp.zeros((4, 1))).q.shape == (4, 8)
-    assert jax.eval_shape(jax.vmap(uk.step), batch(MODEL), many).q.shape == (4, 8)
+    assert jax.eval_shape(jax.vmap(uk.step), stacked(MODEL), many).q.shape == (4, 8)
     assert jax.eval_shape(jax.grad(lambda q: uk.step(MODEL, changed(STATE, q=q)).v.sum()), STATE.q).shape == (8,)
     assert jax.eval_shape(jax.vmap(lambda q: uk.initial_state(MODEL, q=q)), many.q).v.shape == (4, 7)
     for ctrl in ([0], np.zeros(1, "float32"), [jnp.float64(1)], (True,)):

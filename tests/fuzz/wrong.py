@@ -68,10 +68,15 @@ def folder() -> str:
     return tempfile.mkdtemp()
 
 
+def stacked(tree: Any, n: int = BATCH) -> Any:
+    """A batch of n that are all the same."""
+    return jax.tree.map(lambda x: jnp.stack([x] * n), tree)
+
+
 @functools.cache
 def motion() -> uk.State:
     """A trajectory that stands still."""
-    return jax.tree.map(lambda x: jnp.stack([x] * STEPS), world().state)
+    return stacked(world().state, STEPS)
 
 
 class _Odd:
@@ -172,7 +177,7 @@ def wrong_model(rng: np.random.Generator) -> Draw:
     if kind < 0.3:
         return anything(rng)
     if kind < 0.4:
-        return Draw(jax.tree.map(lambda x: jnp.stack([x] * BATCH), model), "batch of models")
+        return Draw(stacked(model), "batch of models")
     if kind < 0.5:
         group = pick(rng, ["bodies", "joints", "geoms", "pairs", "options", "keyframes", "tree"])
         return Draw(dataclasses.replace(model, **{group: anything(rng).value}), f"model, {group} replaced")
@@ -186,7 +191,7 @@ def wrong_state(rng: np.random.Generator) -> Draw:
     if kind < 0.25:
         return anything(rng)
     if kind < 0.35:
-        return Draw(jax.tree.map(lambda x: jnp.stack([x] * BATCH), state), "batch of states")
+        return Draw(stacked(state), "batch of states")
     if kind < 0.45:
         return Draw(pick(rng, list(others)), "state of another model")
     if kind < 0.55:

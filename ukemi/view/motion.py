@@ -16,7 +16,7 @@ from ukemi.laws.checks import check_method
 from ukemi.mechanics import kinematics
 from ukemi.model.checks import check_model
 from ukemi.model.records import Model, State
-from ukemi.view.plot import Trace, plot_run, require_matplotlib, supported
+from ukemi.view.plot import Trace, plot_run, supported
 from ukemi.view.recorder import geom_poses, joint_columns, record, scene_of_model
 from ukemi.view.replay import write_replay
 from ukemi.view.scene import Frames
@@ -66,7 +66,6 @@ def plot(model: Model, states, path, *, title: str = "") -> Path:
     Raises:
         InputError: matplotlib is not installed, or the motion is not one of this model.
     """
-    require_matplotlib()
     path, alone = _file("plot", path, supported()), not isinstance(states, State)
     values.require(isinstance(title, str), "plot", "title", title, "must be a text")
     states = trajectory("plot", model, states)
@@ -110,6 +109,5 @@ def _file(who: str, path, suffixes: tuple[str, ...]) -> Path:
     """Where to write, with a suffix that can be written."""
     values.require(isinstance(path, str | os.PathLike), who, "path", path, "must be the path of a file")
     path = Path(path)
-    if path.suffix.lower() not in suffixes:
-        raise InputError(f"{who} writes {', '.join(suffixes)} files; '{path}' has another suffix.")
+    values.check_suffix(who, path, suffixes)
     return path

@@ -40,6 +40,7 @@ def require_matplotlib():
 
 def supported() -> tuple[str, ...]:
     """Suffixes of pictures that can be written."""
+    require_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     return tuple(f".{kind}" for kind in FigureCanvasAgg.get_supported_filetypes())
