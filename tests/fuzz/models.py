@@ -6,7 +6,9 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 
-from tests.scenes.structures import ACTUATORS, EQUALITIES, JOINTS, SHAPES, Link, Structure, write
+from tests.scenes.hulls import CUBE, cloud
+from tests.scenes.structures import ACTUATORS, ELEMENTS, EQUALITIES, JOINTS, MORE, SHAPES, Link, Structure, write
+from tests.scenes.terrain import field
 
 STILL = "<mujoco><default><geom contype='0' conaffinity='0'/></default><worldbody>"
 EXTREMES = ("ordinary", "masses", "short", "long", "far", "fast", "coincident", "deep")
@@ -44,9 +46,11 @@ def structure(rng: np.random.Generator) -> Structure:
         parent = -1 if k == 0 or rng.random() < 0.4 else k - 1
         joints = rng.choice([j for j in JOINTS if j != "fixed"] + ["free"] * 3 * (parent == -1))
         shape, dim = rng.choice(SHAPES), int(rng.choice([1, 3, 4, 6]))
-        links.append(Link(parent, str(joints), str(shape), dim, *(rng.random(2) < 0.5), str(rng.choice(ACTUATORS))))
+        links.append(Link(parent, str(joints), str(shape), dim, *(rng.random(2) < 0.5), str(rng.choice(ACTUATORS + MORE))))
     cone, integrator = rng.choice(["pyramidal", "elliptic"]), rng.choice(["Euler", "implicit", "implicitfast", "RK4"])
-    return Structure(tuple(links), str(rng.choice(EQUALITIES)), str(cone), str(integrator), True, bool(rng.random() < 0.3))
+    equality, fluid = str(rng.choice(EQUALITIES)), bool(rng.random() < 0.3)
+    elements = tuple(name for name in ELEMENTS if rng.random() < 0.2)
+    return Structure(tuple(links), equality, str(cone), str(integrator), True, fluid, elements)
 
 
 def family(rng: np.random.Generator, seed: int, count: int) -> list[str]:
@@ -81,6 +85,10 @@ def enriched(text: str, shape: np.random.Generator, rng: np.random.Generator) ->
             tie = ET.SubElement(hold, "connect", body1="b0", body2="lead", anchor="0 0 0", solref=f"{rng.uniform(0.02, 0.1):.4g} 1")
             if shape.random() < 0.5:
                 tie.tag = "weld"
+    if shape.random() < 0.3:
+        as_meshes(root, [g for g in geoms if "name" not in g.attrib][: shape.integers(1, 3)], shape)
+    if shape.random() < 0.2:
+        on_hills(root, rng)
     for drive in root.iterfind("actuator/motor[@joint]"):
         if shape.random() < 0.5:
             drive.tag = "general"
@@ -88,6 +96,26 @@ def enriched(text: str, shape: np.random.Generator, rng: np.random.Generator) ->
             if shape.random() < 0.5:
                 drive.attrib |= {"actlimited": "true", "actrange": f"{-rng.uniform(0.1, 1):.4g} {rng.uniform(0.1, 1):.4g}"}
     return ET.tostring(root, encoding="unicode")
+
+
+def as_meshes(root: ET.Element, geoms: list[ET.Element], shape: np.random.Generator) -> None:
+    """Make some geoms polytopes, which siblings have in common: which faces there are is a part of the program."""
+    corners = CUBE if shape.random() < 0.5 else cloud(shape, int(shape.integers(4, 14)))
+    corners = corners @ (np.diag(shape.uniform(0.4, 1.2, 3)) + 0.1 * shape.normal(size=(3, 3)))
+    vertices = " ".join(f"{x:.9g}" for x in corners.ravel())
+    ET.SubElement(ET.SubElement(root, "asset"), "mesh", name="polytope", vertex=vertices)
+    for geom in geoms:
+        geom.attrib |= {"type": "mesh", "mesh": "polytope", "contype": "1", "conaffinity": "1"}
+        del geom.attrib["size"]
+
+
+def on_hills(root: ET.Element, rng: np.random.Generator) -> None:
+    """Make the floor a height field."""
+    floor = root.find("worldbody/geom[@type='plane']")
+    assert floor is not None
+    ET.SubElement(root, "asset").append(ET.fromstring(field(rng, size="2 2 0.2 0.1")))
+    floor.attrib |= {"type": "hfield", "hfield": "hills", "pos": "0.3 0.2 -0.15"}
+    del floor.attrib["size"]
 
 
 def extreme(text: str, kind: str, rng: np.random.Generator) -> str:

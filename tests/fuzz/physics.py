@@ -62,9 +62,12 @@ def cases(seed: int) -> list[Case]:
     for kind, text in zip(EXTREMES, texts(seed), strict=True):
         model = uk.load(text, contacts=3 if seed % 3 == 0 else 16)
         v = rng.normal(size=model.nv) * (1e4 if kind == "fast" else 1.0)
-        state = uk.initial_state(model, v=v, act=0.3 * rng.normal(size=model.na))
-        still = {"qfrc": jnp.zeros(model.nv), "xfrc": jnp.zeros((model.tree.nb, 6))}
         m = converged(read(text))
+        # behind the activations `act` holds past controls and where springs have yielded to, here as MuJoCo starts
+        act = np.asarray(uk.initial_state(model).act).copy()
+        act[: m.na] = 0.3 * rng.normal(size=m.na)
+        state = uk.initial_state(model, v=v, act=act)
+        still = {"qfrc": jnp.zeros(model.nv), "xfrc": jnp.zeros((model.tree.nb, 6))}
         d = mujoco.MjData(m)
         poses = {"mocap_pos": jnp.asarray(d.mocap_pos.copy()), "mocap_quat": jnp.asarray(d.mocap_quat.copy())}
         given = uk.Input(ctrl=jnp.asarray(rng.normal(size=model.nu)), **still, **poses)
@@ -153,7 +156,7 @@ def theirs(case: Case, warm=None, shift: float = 0.0) -> tuple[np.ndarray, mujoc
     """MuJoCo's next state, or None where it warns; with a start for its solver, and a nudge of the state."""
     _, state, inputs = case.given
     m, d = case.m, mujoco.MjData(case.m)
-    d.qpos[:], d.qvel[:], d.act[:], d.ctrl[:] = state.q, state.v, state.act, inputs.ctrl[0]
+    d.qpos[:], d.qvel[:], d.act[:], d.ctrl[:] = state.q, state.v, state.act[: m.na], inputs.ctrl[0]
     if warm is not None:
         d.qacc_warmstart[:] = warm
     if shift:
@@ -169,7 +172,7 @@ def theirs(case: Case, warm=None, shift: float = 0.0) -> tuple[np.ndarray, mujoc
 def beside(case: Case, after: uk.State) -> tuple[str, Count]:
     """How the first step differs from MuJoCo's."""
     state = case.given[1]
-    start = np.concatenate([state.q, state.v, state.act])
+    start = np.concatenate([state.q, state.v, state.act[: case.m.na]])
     first = theirs(case)
     if first is None:
         return "", Count(unsettled=1)
@@ -186,7 +189,7 @@ def beside(case: Case, after: uk.State) -> tuple[str, Count]:
         return "", Count(unsettled=1)
     capacity = case.given[0].pairs.layout.capacity
     held = sum(contact.exclude == 0 for contact in d.contact)
-    ours = np.concatenate([after.q[0], after.v[0], after.act[0]])
+    ours = np.concatenate([after.q[0], after.v[0], after.act[0][: case.m.na]])
     fault = ""
     if held > capacity and case.m.opt.integrator != mujoco.mjtIntegrator.mjINT_RK4:
         fault = f"{held} contacts in room for {capacity} without a word"
@@ -210,7 +213,8 @@ class Place(NamedTuple):
 def place(case: Case, q, v, act) -> Place:
     """MuJoCo's view of a state."""
     m, d = case.m, mujoco.MjData(case.m)
-    d.qpos[:], d.qvel[:], d.act[:], d.ctrl[:] = q, v, act, case.given[2].ctrl[0]
+    d.qpos[:], d.qvel[:], d.act[:], d.ctrl[:] = q, v, act[: m.na], case.given[2].ctrl[0]
+    d.plastic[:] = act[len(act) - m.nplastic :]
     mujoco.mj_forward(m, d)
     M = np.zeros((m.nv, m.nv))
     mujoco.mj_fullM(m, d, M)
@@ -222,6 +226,8 @@ def place(case: Case, q, v, act) -> Place:
 def rigid(case: Case, after: uk.State) -> tuple[list[str], Count]:
     """Energy that came from nowhere; penetration and drift that grew in steps that moved little."""
     state, m = case.given[1], case.m
+    if m.actuator_delay.any():  # `place` knows nothing of the past
+        return [], Count()
     h, faults, held = m.opt.timestep, [], 0
     before = place(case, state.q, state.v, state.act)
     bounces = float(np.max(case.given[0].geoms.restitution, initial=0.0)) > 0

@@ -49,34 +49,6 @@ def unit(v: Array, fallback: Array) -> Array:
     return jnp.where(found, v / length, fallback)
 
 
-def clamp(x: Array, low: Array | float, high: Array | float, width: float = 0.0) -> Array:
-    """x held between low and high, with the derivative of one of the three also at a tie.
-
-    jnp.clip halves derivatives at a tie, and compiled code may see the tie in one half only. With a width the two
-    corners are rounded within that distance of them, to two continuous derivatives.
-    """
-    if width:
-        return low + width * (_rounded_ramp((x - low) / width) - _rounded_ramp((x - high) / width))
-    return jnp.where(x > high, high, jnp.where(x < low, low, x))
-
-
-def _rounded_ramp(t: Array) -> Array:
-    """max(t, 0), rounded between -1 and 1; its derivative is a smooth step."""
-    inside = clamp(t, -1.0, 1.0)
-    return jnp.where(t > 1, t, (inside + 1) ** 3 * (3 - inside) / 16)
-
-
-def smooth_step(t: Array) -> Array:
-    """From 0 at t <= 0 to 1 at t >= 1, with two continuous derivatives."""
-    t = clamp(t, 0.0, 1.0)
-    return t**3 * (10 - 15 * t + 6 * t**2)
-
-
-def smooth_sign(t: Array) -> Array:
-    """From -1 at t <= -1 to 1 at t >= 1, with two continuous derivatives."""
-    return 2 * smooth_step(0.5 * (t + 1)) - 1
-
-
 def steady_unit(v: Array, axis: Array, fallback: Array) -> Array:
     """Direction of v (3,), perpendicular to the unit `axis`, with a bounded derivative.
 

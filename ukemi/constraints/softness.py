@@ -8,6 +8,7 @@ from jax import Array
 
 from ukemi.implicit.rules import FromDistance
 from ukemi.maths.codes import between, pack
+from ukemi.maths.ramps import at_least, clamp
 from ukemi.model.records import Model
 
 TINY = 1e-15  # MuJoCo's mjMINVAL
@@ -16,10 +17,10 @@ MIN_IMPEDANCE, MAX_IMPEDANCE = 1e-4, 0.9999
 
 def impedance(solimp: Array, depth: Array) -> Array:
     """Impedance d(r) between d₀ and d_width, a spline of power p with the given midpoint."""
-    low, high = (jnp.clip(solimp[..., k], MIN_IMPEDANCE, MAX_IMPEDANCE) for k in (0, 1))
+    low, high = (clamp(solimp[..., k], MIN_IMPEDANCE, MAX_IMPEDANCE) for k in (0, 1))
     width = jnp.maximum(solimp[..., 2], 0.0)
-    middle = jnp.clip(solimp[..., 3], MIN_IMPEDANCE, MAX_IMPEDANCE)
-    power = jnp.maximum(solimp[..., 4], 1.0)
+    middle = clamp(solimp[..., 3], MIN_IMPEDANCE, MAX_IMPEDANCE)
+    power = at_least(solimp[..., 4], 1.0)
     flat = width <= TINY
     x = jnp.abs(depth) / jnp.where(flat, 1.0, width)
     inside = ~((x <= 0) | (x >= 1))  # NaN, too, which the rest would drop
@@ -34,9 +35,9 @@ def impedance(solimp: Array, depth: Array) -> Array:
 
 def impedance_ahead(rule: FromDistance, solimp: Array, depth: Array) -> Array:
     """Impedance continued to positive distance: from d₀ at touching down to d_c at the rule's width (Fig. 6)."""
-    own = jnp.clip(solimp[..., 0], MIN_IMPEDANCE, MAX_IMPEDANCE)
+    own = clamp(solimp[..., 0], MIN_IMPEDANCE, MAX_IMPEDANCE)
     start = own if rule.d_0 is None else jnp.full_like(own, rule.d_0)
-    x = jnp.clip(depth / rule.width, 0.0, 1.0)
+    x = clamp(depth / rule.width, 0.0, 1.0)
     rising = x <= rule.midpoint
     base = jnp.where(rising, x / rule.midpoint, (1 - x) / (1 - rule.midpoint))
     curve = jnp.where(rising, rule.midpoint, 1 - rule.midpoint) * base**rule.power
@@ -57,8 +58,8 @@ def stiffness_damping(model: Model, solref: Array, solimp: Array) -> tuple[Array
     time, ratio = jnp.where(mixed, 0.02, time), jnp.where(mixed, 1.0, ratio)
     standard = ~(time <= 0)  # NaN, too: it must not be taken for the direct format with its other sign
     if "refsafe" not in model.options.layout.disabled:
-        time = jnp.where(standard, jnp.maximum(time, 2 * model.options.timestep), time)
-    top = jnp.clip(solimp[..., 1], MIN_IMPEDANCE, MAX_IMPEDANCE)
+        time = jnp.where(standard, at_least(time, 2 * model.options.timestep), time)
+    top = clamp(solimp[..., 1], MIN_IMPEDANCE, MAX_IMPEDANCE)
     k = jnp.where(standard, 1 / jnp.maximum(TINY, (top * time * ratio) ** 2), -time / top**2)
     b = jnp.where(standard, 2 / jnp.maximum(TINY, top * time), -ratio / top)
     return k, b
@@ -77,7 +78,7 @@ def softness_code(model: Model, solref: Array, solimp: Array, depth: Array) -> A
     low, high, middle = (between(solimp[..., k], MIN_IMPEDANCE, MAX_IMPEDANCE) for k in (0, 1, 3))
     width, power = solimp[..., 2], solimp[..., 4]
     at = jnp.abs(depth) / jnp.where(width <= TINY, 1.0, width)
-    curve = between(at, jnp.clip(solimp[..., 3], MIN_IMPEDANCE, MAX_IMPEDANCE), 1.0)
+    curve = between(at, clamp(solimp[..., 3], MIN_IMPEDANCE, MAX_IMPEDANCE), 1.0)
     time, ratio = jnp.sign(solref[..., 0]), jnp.sign(solref[..., 1])
     safe = "refsafe" not in model.options.layout.disabled
     slow = jnp.sign(solref[..., 0] - 2 * model.options.timestep) if safe else time

@@ -8,6 +8,7 @@ from jax import Array
 
 from ukemi.maths import spatial
 from ukemi.maths.gathers import pick, taken
+from ukemi.maths.ramps import clamp
 from ukemi.mechanics.delays import arriving, present
 from ukemi.mechanics.muscles import muscle_rate
 from ukemi.mechanics.orientations import orienting, shortened
@@ -31,7 +32,7 @@ def clamped(model: Model, ctrl: Array) -> Array:
     if not limited.any() or "clampctrl" in model.options.layout.disabled:
         return ctrl
     low, high = model.actuators.ctrl_range.T
-    return jnp.where(limited, jnp.clip(ctrl, low, high), ctrl)
+    return jnp.where(limited, clamp(ctrl, low, high), ctrl)
 
 
 def _number(x: Array) -> Array:
@@ -143,7 +144,7 @@ def clamp_activation(model: Model, act: Array) -> Array:
     if not limited.any():
         return act
     low, high = model.actuators.act_range[owner].T
-    return jnp.where(limited, jnp.clip(_number(act), low, high), act)
+    return jnp.where(limited, clamp(_number(act), low, high), act)
 
 
 def wrap_activation(model: Model, act: Array, length: Array | None) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths.gathers import placed, taken
+from ukemi.maths.ramps import clamp
 from ukemi.model.records import Model
 
 ON_STEP = 1e-4  # share of a time step by which a delay may miss a whole number of steps, so that rounding does not
@@ -82,7 +83,7 @@ def _steps_back(model: Model, ahead: float) -> Array:
     """How many steps (n,) before the last one what arrives was given, within what is kept."""
     layout = model.delays.layout
     back = model.delays.time[layout.owner] / model.options.timestep - 1.0 - ahead
-    return jnp.clip(back, 0.0, layout.kept - 1.0)
+    return clamp(back, 0.0, layout.kept - 1.0)
 
 
 def _weights(model: Model, ahead: float) -> Array:

@@ -10,7 +10,7 @@ from jax import Array
 from ukemi.maths import spatial
 from ukemi.maths.gathers import pick
 from ukemi.mechanics.delays import arriving, late_slopes, present
-from ukemi.mechanics.forces import actuator_force, saturated
+from ukemi.mechanics.forces import actuator_force, cut, saturated
 from ukemi.mechanics.kinematics import Kinematics, difference
 from ukemi.mechanics.plasticity import yields
 from ukemi.mechanics.reflected import are_joints_damped, are_tendons_damped
@@ -83,7 +83,7 @@ def force_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array)
     if model.actuators.layout.count and "actuation" not in disabled:
         drive = _drive(model, kin, q, v, act, ctrl, 0, found)
         moment, force, per_length, per_velocity = drive[:4]
-        stuck = saturated(model, force @ moment)  # joints at their limit feel nothing of actuators
+        stuck = cut(model, force @ moment)
         felt = jnp.where(stuck, 0.0, moment)
         if found is None:
             spring, damper = (x + on_joints(model, felt, y) for x, y in ((spring, per_length), (damper, per_velocity)))
@@ -119,7 +119,7 @@ def force_pull(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, w
         drive = _drive(model, kin, q, v, act, ctrl, 0, found)
         moment, force, per_length, per_velocity = drive[:4]
         if joints.layout.force_limited.any():
-            w = jnp.where(saturated(model, force @ moment), 0.0, w)
+            w = jnp.where(cut(model, force @ moment), 0.0, w)
         moved = moment @ w
         turning += [(found.on_tendons(model, moved * per_velocity), v), (found.on_tendons(model, force), w)]
         along_q = along_q + (moved * per_length) @ moment

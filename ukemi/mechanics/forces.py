@@ -8,6 +8,7 @@ from jax import Array
 
 from ukemi.maths import spatial
 from ukemi.maths.gathers import mix, pick, pick_rows, placed, placed_sums, taken
+from ukemi.maths.ramps import clamp
 from ukemi.mechanics.activations import activation_rate, clamped, next_activation, servo_at, unwind
 from ukemi.mechanics.delays import arriving, present
 from ukemi.mechanics.dynamics import gravity
@@ -66,7 +67,7 @@ def actuation(
         at_limit = saturated(model, qfrc)
         low, high = model.joints.actuator_range[model.tree.dof_joint].T
         slope = jnp.where((drives(model) & at_limit).any(1), 0.0, slope)
-        qfrc = jnp.where(limited, jnp.clip(qfrc, low, high), qfrc)
+        qfrc = jnp.where(limited, clamp(qfrc, low, high), qfrc)
     return Actuation(length, velocity, force, moment, act_dot, qfrc, slope)
 
 
@@ -121,7 +122,7 @@ def _limited(model: Model, force: Array, slope: Array) -> tuple[Array, Array]:
     if layout.force_limited.any():
         low, high = actuators.force_range.T
         slope = jnp.where(layout.force_limited & ((force <= low) | (force >= high)), 0.0, slope)
-        force = jnp.where(layout.force_limited, jnp.clip(force, low, high), force)
+        force = jnp.where(layout.force_limited, clamp(force, low, high), force)
     return force, slope
 
 
@@ -130,6 +131,13 @@ def saturated(model: Model, qfrc: Array) -> Array:
     limited = model.joints.layout.force_limited[model.tree.dof_joint]
     low, high = model.joints.actuator_range[model.tree.dof_joint].T
     return limited & ((qfrc <= low) | (qfrc >= high))
+
+
+def cut(model: Model, qfrc: Array) -> Array:
+    """Dofs (nv,) of which it is beyond that, and a change of it changes nothing."""
+    limited = model.joints.layout.force_limited[model.tree.dof_joint]
+    low, high = model.joints.actuator_range[model.tree.dof_joint].T
+    return limited & ((qfrc < low) | (qfrc > high))
 
 
 def drives(model: Model) -> np.ndarray:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ukemi.maths.ramps import clamp
 from ukemi.model.actuators import Actuators
 
 LEAST = 1e-15  # in place of what MuJoCo divides by
@@ -47,9 +48,9 @@ def muscle_gain(prm: Muscle, length: Array, velocity: Array) -> tuple[Array, Arr
     fastest = jnp.maximum(LEAST, optimal * prm.vmax)
     V, y = velocity / fastest, prm.fvmax - 1
     over = jnp.maximum(LEAST, y)
-    rising = jnp.clip(V, -1.0, 0.0) + 1
-    by_speed = jnp.where(V <= 0, rising**2, jnp.where(V <= y, prm.fvmax - (y - V) ** 2 / over, prm.fvmax))
-    slope = jnp.where(V <= 0, 2 * rising, jnp.where(V <= y, 2 * (y - V) / over, 0.0))
+    rising = jnp.where(V < -1, 0.0, V + 1)  # NaN, too
+    by_speed = jnp.where(V > y, prm.fvmax, jnp.where(V > 0, prm.fvmax - (y - V) ** 2 / over, rising**2))
+    slope = jnp.where(V > y, 0.0, jnp.where(V > 0, 2 * (y - V) / over, 2 * rising))
     active = -peak * _by_length(L, prm.lmin, prm.lmax)
     return active * by_speed, active * slope / fastest
 
@@ -76,10 +77,11 @@ def muscle_bias(prm: Muscle, length: Array) -> Array:
 def muscle_rate(ctrl: Array, act: Array, times: Array) -> Array:
     """Rate of activations (n,): up faster than down, as Millard et al. (2013) scale it; times: (n, 3)."""
     up, down, width = times.T
-    stretch = 0.5 + 1.5 * jnp.clip(act, 0.0, 1.0)
+    stretch = 0.5 + 1.5 * clamp(act, 0.0, 1.0)
     up, down = up * stretch, down / stretch
-    excess = jnp.clip(ctrl, 0.0, 1.0) - act
+    excess = clamp(ctrl, 0.0, 1.0) - act
     hard = width < LEAST
-    x = jnp.clip(excess / jnp.where(hard, 1.0, width) + 0.5, 0.0, 1.0)
+    x = clamp(excess / jnp.where(hard, 1.0, width) + 0.5, 0.0, 1.0)
     smooth = down + (up - down) * x**3 * (3 * x * (2 * x - 5) + 10)
-    return excess / jnp.maximum(LEAST, jnp.where(hard, jnp.where(excess > 0, up, down), smooth))
+    # what is asked as it is counts as more to come, which is all that a muscle at rest can be asked
+    return excess / jnp.maximum(LEAST, jnp.where(hard, jnp.where(excess >= 0, up, down), smooth))

@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths.gathers import pick, placed, taken
+from ukemi.maths.ramps import clamp
 from ukemi.model.records import Model
 from ukemi.model.servos import ServoLayout
 
@@ -60,7 +61,7 @@ def servo_rates(model: Model, at: Servo) -> Array:
     warming = (resistance * amperes**2 - at.states[:, TEMPERATURE] / thermal) / capacity
     tau, fastest = jnp.where(has[:, CURRENT], servos.winding[:, 2], 1.0), servos.winding[:, 3]
     rising = (driven - current) / tau
-    rising = jnp.where(servos.layout.bounded[:, 2], jnp.clip(rising, -fastest, fastest), rising)
+    rising = jnp.where(servos.layout.bounded[:, 2], clamp(rising, -fastest, fastest), rising)
     decay = _decay(model, at.velocity)
     rates = [setpoint, _winding_up(model, at, followed), warming, decay * at.states[:, BRISTLE] + at.velocity, rising]
     return jnp.where(has, jnp.stack(rates, -1), 0.0)
@@ -110,7 +111,7 @@ def next_states(model: Model, at: Servo, rates: Array) -> Array:
     current = at.states[:, CURRENT] - rates[:, CURRENT] * tau * jnp.expm1(-h / tau)
     most, integral = servos.control[:, 4], after[:, INTEGRAL]
     clips = servos.layout.electric & servos.layout.bounded[:, 0]
-    integral = jnp.where(clips, jnp.clip(integral, -most, most), integral)
+    integral = jnp.where(clips, clamp(integral, -most, most), integral)
     decay = _decay(model, at.velocity)
     slow = jnp.abs(decay) <= LEAST
     reach = jnp.where(slow, h, jnp.expm1(decay * h) / jnp.where(slow, 1.0, decay))
@@ -135,15 +136,15 @@ def _followed(model: Model, at: Servo) -> Array:
         return at.controls
     come, most = at.states[:, SETPOINT], model.servos.control[:, 3] * model.options.timestep
     asked = nearest_turn(jnp.where(first, at.controls, 0.0).sum(-1), come, at.period)
-    return jnp.where(first, jnp.clip(asked, come - most, come + most)[:, None], at.controls)
+    return jnp.where(first, clamp(asked, come - most, come + most)[:, None], at.controls)
 
 
 def _winding_up(model: Model, at: Servo, followed: Array) -> Array:
     """Rate (n,) of the integral of the error of position, which stops at its bound."""
     most, integral = model.servos.control[:, 4], at.states[:, INTEGRAL]
     error = nearest_turn(followed[:, POSITION], at.length, at.period) - at.length
-    held = jnp.where(integral <= -most, jnp.maximum(error, 0), error)
-    held = jnp.where(integral >= most, jnp.minimum(error, 0), held)
+    held = jnp.where(integral <= -most, jnp.where(error < 0, 0.0, error), error)
+    held = jnp.where(integral >= most, jnp.where(error > 0, 0.0, error), held)
     return jnp.where(model.servos.layout.bounded[:, 0], held, error)
 
 
@@ -159,7 +160,7 @@ def _torque(model: Model, at: Servo, followed: Array, integral: Array) -> Array:
 def _voltage(model: Model, at: Servo, followed: Array) -> Array:
     """Voltage (n,) at the terminals: the drive's, which is bounded and makes up for the induced one, and the given."""
     drive, most = _drive(model, at, followed), model.servos.control[:, 5]
-    drive = jnp.where(model.servos.layout.bounded[:, 1], jnp.clip(drive, -most, most), drive)
+    drive = jnp.where(model.servos.layout.bounded[:, 1], clamp(drive, -most, most), drive)
     return jnp.where(_is_ruled(model.servos.layout), drive, 0.0) + followed[:, VOLTAGE]
 
 

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from ukemi.collide.geometry import clamp, cross, dot, smooth_step, unit
+from ukemi.collide.geometry import cross, dot, unit
 from ukemi.collide.shapes import EMPTY, Hit, Shape
+from ukemi.maths.ramps import clamp, smooth_step
 from ukemi.maths.spatial import materialize
 
 

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.collide.geometry import clamp, dot, rotate, smallest, unit, unrotate
+from ukemi.collide.geometry import dot, rotate, smallest, unit, unrotate
 from ukemi.collide.shapes import EMPTY, Hit, Shape
+from ukemi.maths.ramps import clamp
 
 FAR = 1e6  # a segment parameter or squared distance that never wins a minimum
 

@@ -13,7 +13,6 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.geometry import (
-    clamp,
     cross,
     dot,
     first_slots,
@@ -24,6 +23,7 @@ from ukemi.collide.geometry import (
     unrotate,
 )
 from ukemi.collide.shapes import EMPTY, Hit, Shape
+from ukemi.maths.ramps import clamp
 
 NEVER = -1e6  # separation along an axis that does not exist [m]
 # Row i: the axes in cyclic order, beginning after axis i and ending with it.

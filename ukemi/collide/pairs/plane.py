@@ -13,14 +13,13 @@ from ukemi.collide.geometry import (
     first_slots,
     hit_with_shared_normal,
     rotate,
-    smooth_sign,
-    smooth_step,
     steady_unit,
     take,
     unit,
     unrotate,
 )
 from ukemi.collide.shapes import EMPTY, Hit, Shape
+from ukemi.maths.ramps import smooth_sign, smooth_step
 
 
 def _drop(plane: Shape, points: Array, radius: Array | float) -> tuple[Array, Array]:

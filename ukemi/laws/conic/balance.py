@@ -25,6 +25,7 @@ from ukemi.laws.conic.end import blocks_of
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Path, Point
 from ukemi.laws.here import Here, frame_of
 from ukemi.maths.gathers import pick
+from ukemi.maths.ramps import clamp, smooth_step
 
 SOFT = 1e-7  # δ: metres per second that heads give per impulse, relative to the inverse weight of what they move
 YIELDING = 1e-8  # ε: the same of equalities
@@ -137,13 +138,12 @@ def faded(phi: Array, width: Array) -> Array:
     """Share of κ at distances φ: twice differentiable, so that no impulse jumps where contacts begin to count, nor in
     the middle of what a ball joint's limit allows, where it would push every way.
     """
-    t = jnp.clip(2 * phi / width - 1, 0.0, 1.0)
-    return 1 - t**3 * (10 - t * (15 - 6 * t))
+    return 1 - smooth_step(2 * phi / width - 1)
 
 
 def fading(phi: Array, width: Array) -> Array:
     """Its derivative."""
-    t = jnp.clip(2 * phi / width - 1, 0.0, 1.0)
+    t = clamp(2 * phi / width - 1, 0.0, 1.0)
     return -60 / width * t**2 * (1 - t) ** 2
 
 

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ukemi.maths.ramps import clamp
 from ukemi.mechanics import polynomials
 from ukemi.mechanics.reflected import are_tendons_damped, tendon_damping
 from ukemi.mechanics.transmissions import pulled_tendon
@@ -57,6 +58,6 @@ def within(model: Model, force: Array, slope: Array) -> tuple[Array, Array]:
     own = tendon == np.arange(len(model.tendons.layout.names))[:, None]
     total, (low, high) = own @ force, model.tendons.actuator_range.T
     over = model.tendons.layout.force_limited & ((total < low) | (total > high))
-    share = jnp.where(over, jnp.clip(total, low, high) / jnp.where(over, total, 1.0), 1.0)
+    share = jnp.where(over, clamp(total, low, high) / jnp.where(over, total, 1.0), 1.0)
     held = on & over[tendon]
     return jnp.where(on, force * share[tendon], force), jnp.where(held, 0.0, slope)
