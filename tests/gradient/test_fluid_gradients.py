@@ -11,7 +11,10 @@ from tests.scenes.fluids import WIND, swimmer
 from ukemi.mechanics.kinematics import difference, integrate
 from ukemi.simulate.linearization import leaf, replace_leaves
 
-NAMES = "geoms.fluid", "geoms.fluid_inertia", "geoms.size", "options.density", "options.viscosity", "options.wind"
+NAMES = [
+    *("geoms.fluid", "geoms.fluid_axes", "geoms.fluid_inertia", "geoms.size"),
+    *("options.density", "options.viscosity", "options.wind"),
+]
 H = 1e-6
 
 

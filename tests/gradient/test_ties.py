@@ -1,5 +1,5 @@
-"""Where two pieces meet derivatives are one piece's, no mixture: controls, forces and activations at their bounds, muscles
-at rest, and parameters of contacts at theirs.
+"""Where two pieces meet derivatives are one piece's, no mixture: controls, forces and activations at their bounds,
+muscles at rest, and parameters of contacts at theirs.
 """
 
 import functools
@@ -94,8 +94,8 @@ def test_a_muscle_at_rest_has_the_whole_slope_in_velocity():
 def test_parameters_of_contacts_at_their_bounds():
     """A time constant of two time steps, a power of one, and an impedance as great as it gets."""
     model = uk.load("""<mujoco><option timestep="0.002"/><worldbody><geom type="plane" size="1 1 1"/>
-      <body pos="0 0 .0995"><freejoint/><geom size=".1" solref="0.004 1" solimp=".5 .9999 .002 .5 1" priority="1"/></body>
-      </worldbody></mujoco>""")
+      <body pos="0 0 .0995"><freejoint/>
+      <geom size=".1" solref="0.004 1" solimp=".5 .9999 .002 .5 1" priority="1"/></body></worldbody></mujoco>""")
     where = [lambda m: m.geoms.solref, lambda m: m.geoms.solimp]
     ball = [jnp.array(leaf(model)[1]) for leaf in where]
     sizes = [len(values) for values in ball]

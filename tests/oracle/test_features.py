@@ -262,6 +262,11 @@ def test_integrators_turn_free_and_ball_joints(integrator):
     check(scene(SPINNING, f'integrator="{integrator}" timestep=".01"', default='<geom contype="0" conaffinity="0"/>'))
 
 
+def test_runge_kutta_of_more_than_half_a_turn_per_step():
+    """It is the short way round of which the velocity at a stage is seen from the start; the long one ends at a turn."""
+    check(scene(SPINNING, 'integrator="RK4" timestep="1"', default='<geom contype="0" conaffinity="0"/>'))
+
+
 REST = [("Euler", "elliptic"), ("RK4", "pyramidal"), ("RK4", "elliptic"), ("implicit", "elliptic"), ("implicitfast", "pyramidal")]
 
 

@@ -9,6 +9,7 @@ SWIMMER = """
   <option timestep="0.005" density="300" viscosity="0.6" integrator="{integrator}" {option}>
     <flag contact="disable"/>
   </option>
+  <asset><mesh name="fin" vertex="0 0 0 .3 .02 0 0 .2 .01 .05 0 .1 .2 .15 .03"/></asset>
   <default><geom fluidshape="ellipsoid"/></default>
   <worldbody>
     <geom type="plane" size="1 1 1"/>
@@ -32,7 +33,7 @@ SWIMMER = """
     </body>
     <body name="alone" pos="2 0 1">
       <freejoint/><geom type="ellipsoid" size=".05 .1 .15" pos=".1 0 0"/>
-      <body pos="0 .2 0" euler="30 0 0"><geom type="ellipsoid" size=".12 .1 .02"/></body>
+      <body pos="0 .2 0" euler="30 0 0"><geom type="mesh" mesh="fin"/></body>
     </body>
   </worldbody>
   <actuator><motor joint="hinge" gear="2"/><velocity joint="slide" kv="3"/></actuator>

@@ -229,6 +229,7 @@ def _geoms(m, types, density, corners) -> records.Geoms:
         friction=leaf(m.geom_friction),
         restitution=leaf(_restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom)),
         fluid=leaf(m.geom_fluid[:, 1:6]),
+        fluid_axes=leaf(np.where(np.array(types, str)[:, None] == "mesh", m.geom_size, 0.0)),
         fluid_inertia=leaf(np.concatenate([m.geom_fluid[:, 9:], m.geom_fluid[:, 6:9]], -1)),
         solref=leaf(m.geom_solref),
         solimp=leaf(m.geom_solimp),

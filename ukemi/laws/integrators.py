@@ -288,5 +288,5 @@ def _pull_back(model: Model, shift: Array, v: Array) -> Array:
 
 
 def _turn_back(tree, shift: Array, v: Array) -> Array:
-    turn = spatial.right_jacobian_inverse(pick(shift, tree.quat_dof))
+    turn = spatial.right_jacobian_inverse(spatial.short_way(pick(shift, tree.quat_dof)))
     return placed(v, tree.quat_dof, spatial.apply(turn, pick(v, tree.quat_dof)))

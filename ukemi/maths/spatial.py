@@ -177,6 +177,14 @@ def right_jacobian_inverse(u: Array) -> Array:
     return jnp.eye(3, dtype=u.dtype) + 0.5 * turn + factor * compose(turn, turn)
 
 
+def short_way(u: Array) -> Array:
+    """Rotation vectors (..., 3), of which those of more than half a turn are made the short ones of the same rotation."""
+    angle = safe_norm(u)[..., None]
+    long = angle > np.pi
+    rest = angle - 2 * np.pi * jnp.round(angle / (2 * np.pi))
+    return u * jnp.where(long, rest / jnp.where(long, angle, 1.0), 1.0)
+
+
 def quat_log(q: Array) -> Array:
     """Rotation vector [rad] of a unit quaternion, of length at most π; smooth at the identity."""
     w, v = q[..., :1], q[..., 1:]

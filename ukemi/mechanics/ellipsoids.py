@@ -29,13 +29,15 @@ class Ellipsoids(NamedTuple):
         return [self.fluid[:, k, None] for k in range(5)]
 
 
-def semi_axes(types: tuple[str, ...], size: Array) -> Array:
-    """Semi-axes (n, 3) of the ellipsoids that geoms of the given kinds and sizes (n, 3) stand for [m]."""
+def semi_axes(types: tuple[str, ...], size: Array, of_mesh: Array) -> Array:
+    """Semi-axes (n, 3) of the ellipsoids that geoms of the given kinds and sizes (n, 3) stand for [m]; meshes, which are
+    scaled by their sizes, for their own (n, 3).
+    """
     kinds = np.array(types, str)[:, None]
     r, half = size[:, :1], size[:, 1:2]
-    ball, capsule, cylinder = (kinds == kind for kind in ("sphere", "capsule", "cylinder"))
+    ball, capsule, cylinder, mesh = (kinds == kind for kind in ("sphere", "capsule", "cylinder", "mesh"))
     upright = jnp.concatenate([r, r, jnp.where(capsule, half + r, half)], -1)
-    return jnp.where(ball, r, jnp.where(capsule | cylinder, upright, size))
+    return jnp.where(ball, r, jnp.where(capsule | cylinder, upright, jnp.where(mesh, size * of_mesh, size)))
 
 
 def wrench(e: Ellipsoids) -> Array:

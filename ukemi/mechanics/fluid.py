@@ -97,7 +97,8 @@ def _places(model: Model, kin: Kinematics, v: Array) -> _Places:
 
 def _ellipsoids(model: Model, at: _Places) -> Ellipsoids:
     geoms, options, local = model.geoms, model.options, at.velocity[len(at.boxes) :]
-    axes = ellipsoids.semi_axes(tuple(geoms.layout.type[k] for k in at.geom), pick_rows(geoms.size, at.geom))
+    size, of_mesh = pick_rows(geoms.size, at.geom), pick_rows(geoms.fluid_axes, at.geom)
+    axes = ellipsoids.semi_axes(tuple(geoms.layout.type[k] for k in at.geom), size, of_mesh)
     fluid, added = pick_rows(geoms.fluid, at.geom), pick_rows(geoms.fluid_inertia, at.geom)
     return Ellipsoids(axes, fluid, added, options.density, options.viscosity, local[:, :3], local[:, 3:])
 

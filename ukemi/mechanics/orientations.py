@@ -75,8 +75,4 @@ def shortened(layout: ActuatorLayout, act: Array) -> Array:
     stored = stored[(stored >= 0).all(1)]
     if not len(stored):
         return act
-    turn = act[stored]
-    angle = spatial.safe_norm(turn)[:, None]
-    long = angle > np.pi
-    rest = angle - 2 * np.pi * jnp.round(angle / (2 * np.pi))
-    return placed(act, stored, turn * jnp.where(long, rest / jnp.where(long, angle, 1.0), 1.0))
+    return placed(act, stored, spatial.short_way(act[stored]))

@@ -106,6 +106,7 @@ class Geoms(eqx.Module):
     friction: Float[Array, "ng 3"]  # sliding [-], torsional [m], rolling [m]
     restitution: Float[Array, " ng"]  # of rigid contact laws, 0 to 1; a pair has the larger of the two
     fluid: Float[Array, "ng 5"]  # of ellipsoids: drag blunt, slender, angular; lift of Kutta, of Magnus [-]
+    fluid_axes: Float[Array, "ng 3"]  # semi-axes of the ellipsoids that meshes are to a fluid, before `size` [m]
     fluid_inertia: Float[Array, "ng 6"]  # of the fluid that goes along, per density: turning [m⁵], moving [m³]
     solref: Float[Array, "ng 2"]
     solimp: Float[Array, "ng 5"]
