@@ -34,8 +34,8 @@ def refresh(model: Model, *, inertias: bool = True) -> Model:
     `mujoco.MjModel`) keep mass and inertia as they are, and so do all with `inertias=False`. Then
     `bodies.invweight`, `joints.invweight` and `tendons.invweight`, which scale the softness of constraints, follow from
     the mass matrix at qpos0, as do `actuators.acc0` of muscles, and `tendons.length0` from the way that tendons take
-    there. Frames, qpos0, anchors of equality constraints, `geoms.fluid_axes` and `geoms.fluid_inertia`, which derive from
-    shapes, are not touched.
+    there. Frames, qpos0, anchors of equality constraints, and `geoms.fluid_axes` and `geoms.fluid_inertia`, which
+    derive from shapes, are not touched.
 
     Args:
         model: the robot, some of whose fields have changed.

@@ -178,7 +178,7 @@ def right_jacobian_inverse(u: Array) -> Array:
 
 
 def short_way(u: Array) -> Array:
-    """Rotation vectors (..., 3), of which those of more than half a turn are made the short ones of the same rotation."""
+    """Rotation vectors (..., 3), those of more than half a turn made the short ones of the same rotation."""
     angle = safe_norm(u)[..., None]
     long = angle > np.pi
     rest = angle - 2 * np.pi * jnp.round(angle / (2 * np.pi))

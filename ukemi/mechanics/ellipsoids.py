@@ -30,8 +30,8 @@ class Ellipsoids(NamedTuple):
 
 
 def semi_axes(types: tuple[str, ...], size: Array, of_mesh: Array) -> Array:
-    """Semi-axes (n, 3) of the ellipsoids that geoms of the given kinds and sizes (n, 3) stand for [m]; meshes, which are
-    scaled by their sizes, for their own (n, 3).
+    """Semi-axes (n, 3) of the ellipsoids that geoms of the given kinds and sizes (n, 3) stand for [m]; meshes, which
+    their sizes scale, for their own (n, 3).
     """
     kinds = np.array(types, str)[:, None]
     r, half = size[:, :1], size[:, 1:2]

@@ -46,7 +46,7 @@ def _elastic(model: Model, stretch: Array) -> Array:
 def _stretch(model: Model, length: Array) -> Array:
     """How far springs (nt,) are from the band in which they rest; one without width is elastic where it rests, too."""
     low, high = model.tendons.spring.T
-    return jnp.where(length >= high, length - high, jnp.where(length < low, length - low, 0.0))
+    return jnp.where(length >= high, length - high, length - clamp(length, low, high))
 
 
 def within(model: Model, force: Array, slope: Array) -> tuple[Array, Array]:
