@@ -5,20 +5,23 @@ in one half only. Ties are common: a control at its bound, an activation of zero
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+Bound = Array | np.ndarray | float
 
-def clamp(x: Array, low: Array | float, high: Array | float, width: float = 0.0) -> Array:
+
+def clamp(x: Array, low: Bound, high: Bound, width: float = 0.0) -> Array:
     """x held between low and high, with its own derivative at the bounds, from where motion back between them starts.
 
     With a width the two corners are rounded within that distance of them, to two continuous derivatives.
     """
     if width:
-        return low + width * (_rounded_ramp((x - low) / width) - _rounded_ramp((x - high) / width))
+        return width * (_rounded_ramp((x - low) / width) - _rounded_ramp((x - high) / width)) + low
     return jnp.where((low <= x) & (x <= high), x, jnp.clip(x, low, high))  # clip keeps what is NaN of the three
 
 
-def at_least(x: Array, low: Array | float) -> Array:
+def at_least(x: Array, low: Bound) -> Array:
     """x, or `low` where that is more."""
     return jnp.where(low <= x, x, jnp.maximum(x, low))
 
