@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths.gathers import rows_at
-from ukemi.model.records import Geoms
+from ukemi.model.geoms import Geoms
 
 # The distance of a slot that holds no contact [m]. Finite, so that masked arithmetic and its
 # derivatives stay finite; larger than any margin.

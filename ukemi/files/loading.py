@@ -17,6 +17,7 @@ from ukemi.files.ranges import meaningless
 from ukemi.files.source import parse
 from ukemi.files.support import STEP_FLAGS, unsupported
 from ukemi.files.tendons import tendons
+from ukemi.model import geoms as geoms_
 from ukemi.model import records
 from ukemi.model import tree as tree_
 
@@ -208,8 +209,8 @@ def _yielding(m) -> np.ndarray:
     return out
 
 
-def _geoms(m, types, density, corners) -> records.Geoms:
-    layout = records.GeomLayout(
+def _geoms(m, types, density, corners) -> geoms_.Geoms:
+    layout = geoms_.GeomLayout(
         type=types,
         body=_i(m.geom_bodyid),
         condim=_i(m.geom_condim),
@@ -220,7 +221,7 @@ def _geoms(m, types, density, corners) -> records.Geoms:
         names=_names(m)("geom", m.ngeom),
     )
     pos, quat = _frames(m, m.geom_sameframe, m.geom_bodyid, m.geom_pos, m.geom_quat)
-    return records.Geoms(
+    return geoms_.Geoms(
         pos=leaf(pos),
         quat=leaf(quat),
         size=leaf(np.where(pairs.scaled(types)[:, None], 1.0, heights.sizes(m, types))),

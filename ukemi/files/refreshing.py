@@ -18,7 +18,8 @@ from ukemi.mechanics.kinematics import kinematics, point_jacobian
 from ukemi.mechanics.tendons.paths import tendon_lengths
 from ukemi.mechanics.transmissions import transmission
 from ukemi.model.checks import check_model
-from ukemi.model.records import Bodies, Geoms, Model
+from ukemi.model.geoms import Geoms
+from ukemi.model.records import Bodies, Model
 from ukemi.model.tree import BALL, FREE
 from ukemi.xla.entry import compiled
 
