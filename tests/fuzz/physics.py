@@ -152,11 +152,23 @@ def unnoticed(after: uk.State) -> bool:
 # ---- beside MuJoCo ---------------------------------------------------------------------------------------------------
 
 
+def data(case: Case, q, v, act) -> mujoco.MjData:
+    """MuJoCo's data of a state under the first inputs, with no past of late controls."""
+    m, d = case.m, mujoco.MjData(case.m)
+    d.qpos[:], d.qvel[:], d.act[:], d.ctrl[:] = q, v, act[: m.na], case.given[2].ctrl[0]
+    d.plastic[:] = act[len(act) - m.nplastic :]
+    return d
+
+
+def coordinates(m: mujoco.MjModel, q, v, act) -> np.ndarray:
+    """Positions, velocities and those of `act` that MuJoCo has for activations."""
+    return np.concatenate([q, v, act[: m.na]])
+
+
 def theirs(case: Case, warm=None, shift: float = 0.0) -> tuple[np.ndarray, mujoco.MjData] | None:
     """MuJoCo's next state, or None where it warns; with a start for its solver, and a nudge of the state."""
-    _, state, inputs = case.given
-    m, d = case.m, mujoco.MjData(case.m)
-    d.qpos[:], d.qvel[:], d.act[:], d.ctrl[:] = state.q, state.v, state.act[: m.na], inputs.ctrl[0]
+    m, state = case.m, case.given[1]
+    d = data(case, state.q, state.v, state.act)
     if warm is not None:
         d.qacc_warmstart[:] = warm
     if shift:
@@ -166,13 +178,13 @@ def theirs(case: Case, warm=None, shift: float = 0.0) -> tuple[np.ndarray, mujoc
     mujoco.mj_step(m, d)
     if any(d.warning[k].number for k in range(len(d.warning))):
         return None
-    return np.concatenate([d.qpos, d.qvel, d.act]), d
+    return coordinates(m, d.qpos, d.qvel, d.act), d
 
 
 def beside(case: Case, after: uk.State) -> tuple[str, Count]:
     """How the first step differs from MuJoCo's."""
     state = case.given[1]
-    start = np.concatenate([state.q, state.v, state.act[: case.m.na]])
+    start = coordinates(case.m, state.q, state.v, state.act)
     first = theirs(case)
     if first is None:
         return "", Count(unsettled=1)
@@ -189,7 +201,7 @@ def beside(case: Case, after: uk.State) -> tuple[str, Count]:
         return "", Count(unsettled=1)
     capacity = case.given[0].pairs.layout.capacity
     held = sum(contact.exclude == 0 for contact in d.contact)
-    ours = np.concatenate([after.q[0], after.v[0], after.act[0][: case.m.na]])
+    ours = coordinates(case.m, after.q[0], after.v[0], after.act[0])
     fault = ""
     if held > capacity and case.m.opt.integrator != mujoco.mjtIntegrator.mjINT_RK4:
         fault = f"{held} contacts in room for {capacity} without a word"
@@ -212,9 +224,7 @@ class Place(NamedTuple):
 
 def place(case: Case, q, v, act) -> Place:
     """MuJoCo's view of a state."""
-    m, d = case.m, mujoco.MjData(case.m)
-    d.qpos[:], d.qvel[:], d.act[:], d.ctrl[:] = q, v, act[: m.na], case.given[2].ctrl[0]
-    d.plastic[:] = act[len(act) - m.nplastic :]
+    m, d = case.m, data(case, q, v, act)
     mujoco.mj_forward(m, d)
     M = np.zeros((m.nv, m.nv))
     mujoco.mj_fullM(m, d, M)

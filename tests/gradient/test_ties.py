@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from tests.scenes.agreement import QUICK
 
 SIZE = 1e-6
-SIDES = (1, -1)
-QUICK = {"xla_backend_optimization_level": 0}
 
 ARMS = """<mujoco><option timestep="0.002"/><worldbody>
   <body><joint name="a" axis="0 1 0" damping=".1" actuatorfrcrange="-2 2"/><geom size=".1" pos=".3 0 0"/></body>
   <body pos="0 1 0"><joint name="b" axis="0 1 0" damping=".1"/><geom size=".1" pos=".3 0 0"/></body>
-  <body pos="0 2 0"><joint name="c" axis="0 1 0" damping=".1"/><geom size=".1" pos=".3 0 0"/></body></worldbody>
-  <actuator>
+  <body name="c" pos="0 2 0"><joint name="c" axis="0 1 0" damping=".1"/><geom size=".1" pos=".3 0 0"/></body>
+  </worldbody><actuator>
     <motor joint="a" gear="2"/>
     <motor joint="b" ctrlrange="-1 1"/>
     <motor joint="b" forcerange="-.5 .5"/>
@@ -29,7 +28,7 @@ ARMS = """<mujoco><option timestep="0.002"/><worldbody>
     <muscle joint="c" force="3" lengthrange="-1.5 1.2" ctrlrange="0 1" tausmooth=".2"/>
     <dcmotor joint="c" motorconst=".1" resistance="2"/>
     <adhesion body="c" ctrlrange="0 1" gain="2"/>
-  </actuator></mujoco>""".replace('<body pos="0 2 0">', '<body name="c" pos="0 2 0">')
+  </actuator></mujoco>"""
 # each of which is at a bound, on one side or the other
 CONTROLS = {"upper": [1, 1, 0.5, 0, 0, 0, 0.2, 1], "lower": [-1, -1, -0.5, 0, 1, 1, 0.2, 0]}
 HELD = {"upper": [0.3, 0, 0], "lower": [-0.3, 1, 1]}
@@ -38,7 +37,7 @@ HELD = {"upper": [0.3, 0, 0], "lower": [-0.3, 1, 1]}
 def one_sided(f, x):
     """Differences (2, outputs, inputs) of each number of x, to either side."""
     base = f(x)
-    moved = jax.vmap(lambda way: jnp.stack([s * (f(x + s * SIZE * way) - base) for s in SIDES]))(jnp.eye(len(x)))
+    moved = jax.vmap(lambda way: jnp.stack([s * (f(x + s * SIZE * way) - base) for s in (1, -1)]))(jnp.eye(len(x)))
     return jnp.moveaxis(moved / SIZE, 0, -1)
 
 

@@ -12,7 +12,7 @@ Bound = Array | np.ndarray | float
 
 
 def clamp(x: Array, low: Bound, high: Bound, width: float = 0.0) -> Array:
-    """x held between low and high, with its own derivative at the bounds, from where motion back between them starts.
+    """x held between low and high, with the derivative of x also at the bounds, so that what stops there may leave.
 
     With a width the two corners are rounded within that distance of them, to two continuous derivatives.
     """
@@ -22,7 +22,7 @@ def clamp(x: Array, low: Bound, high: Bound, width: float = 0.0) -> Array:
 
 
 def at_least(x: Array, low: Bound) -> Array:
-    """x, or `low` where that is more."""
+    """x, or `low` where that is more; the derivative of x where they are equal."""
     return jnp.where(low <= x, x, jnp.maximum(x, low))
 
 

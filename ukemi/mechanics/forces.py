@@ -62,10 +62,9 @@ def actuation(
     arrived = arriving(model, act, ctrl)
     force, slope, act_dot = actuator_force(model, length, velocity, present(model, act), arrived)
     qfrc = force @ moment + held
-    limited = model.joints.layout.force_limited[model.tree.dof_joint]
+    limited, low, high = _joint_limits(model)
     if limited.any():
         at_limit = saturated(model, qfrc)
-        low, high = model.joints.actuator_range[model.tree.dof_joint].T
         slope = jnp.where((drives(model) & at_limit).any(1), 0.0, slope)
         qfrc = jnp.where(limited, clamp(qfrc, low, high), qfrc)
     return Actuation(length, velocity, force, moment, act_dot, qfrc, slope)
@@ -126,18 +125,22 @@ def _limited(model: Model, force: Array, slope: Array) -> tuple[Array, Array]:
     return force, slope
 
 
+def _joint_limits(model: Model) -> tuple[np.ndarray, Array, Array]:
+    """Which dofs' joints limit the total actuator force (nv,), and where."""
+    joints, own = model.joints, model.tree.dof_joint
+    return joints.layout.force_limited[own], *joints.actuator_range[own].T
+
+
 def saturated(model: Model, qfrc: Array) -> Array:
     """Dofs (nv,) whose total actuator force is at its joint's limit."""
-    limited = model.joints.layout.force_limited[model.tree.dof_joint]
-    low, high = model.joints.actuator_range[model.tree.dof_joint].T
-    return limited & ((qfrc <= low) | (qfrc >= high))
+    limited, low, high = _joint_limits(model)
+    return ((qfrc <= low) | (qfrc >= high)) & limited
 
 
 def cut(model: Model, qfrc: Array) -> Array:
     """Dofs (nv,) of which it is beyond that, and a change of it changes nothing."""
-    limited = model.joints.layout.force_limited[model.tree.dof_joint]
-    low, high = model.joints.actuator_range[model.tree.dof_joint].T
-    return limited & ((qfrc < low) | (qfrc > high))
+    limited, low, high = _joint_limits(model)
+    return ((qfrc < low) | (qfrc > high)) & limited
 
 
 def drives(model: Model) -> np.ndarray:

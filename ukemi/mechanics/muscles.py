@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ukemi.maths.ramps import clamp
+from ukemi.maths.ramps import at_least, clamp
 from ukemi.model.actuators import Actuators
 
 LEAST = 1e-15  # in place of what MuJoCo divides by
@@ -48,7 +48,7 @@ def muscle_gain(prm: Muscle, length: Array, velocity: Array) -> tuple[Array, Arr
     fastest = jnp.maximum(LEAST, optimal * prm.vmax)
     V, y = velocity / fastest, prm.fvmax - 1
     over = jnp.maximum(LEAST, y)
-    rising = jnp.where(V < -1, 0.0, V + 1)  # NaN, too
+    rising = at_least(V, -1.0) + 1
     by_speed = jnp.where(V > y, prm.fvmax, jnp.where(V > 0, prm.fvmax - (y - V) ** 2 / over, rising**2))
     slope = jnp.where(V > y, 0.0, jnp.where(V > 0, 2 * (y - V) / over, 2 * rising))
     active = -peak * _by_length(L, prm.lmin, prm.lmax)
