@@ -37,7 +37,7 @@ SCENE = """
   </actuator>
 </mujoco>
 """
-# a muscle along a sum of joints with a spring, and a fin in a stream
+# a muscle along a sum of joints with a spring, a fin in a stream, and a rod that reaches from a crank to a slider
 DRIVEN = """
 <mujoco>
   <option timestep="0.005" density="50" viscosity=".1"/>
@@ -45,15 +45,20 @@ DRIVEN = """
   <worldbody>
     <body><joint name="a" axis="0 1 0" damping=".1"/>
       <geom type="mesh" mesh="fin" fluidshape="ellipsoid" contype="0" conaffinity="0"/>
-      <body pos=".3 0 0"><joint name="b" axis="0 1 0"/><geom size=".05" pos=".1 0 0" contype="0"/></body>
+      <body pos=".3 0 0"><joint name="b" axis="0 1 0"/><geom size=".05" pos=".1 0 0" contype="0"/>
+        <site name="crank"/>
+      </body>
     </body>
+    <site name="rail" pos=".1 0 .1"/>
   </worldbody>
   <tendon>
     <fixed name="sum" stiffness="5" damping=".2" springlength="-.1 .1" frictionloss=".01" limited="true" range="-2 .3">
       <joint joint="a" coef="1"/><joint joint="b" coef="-.5"/>
     </fixed>
   </tendon>
-  <actuator><muscle tendon="sum" lengthrange="-1 1" force="5" tausmooth=".2"/><motor tendon="sum"/></actuator>
+  <actuator><muscle tendon="sum" lengthrange="-1 1" force="5" tausmooth=".2"/><motor tendon="sum"/>
+    <general cranksite="crank" slidersite="rail" cranklength=".5"/>
+  </actuator>
 </mujoco>
 """
 SLOW = pytest.mark.slow
@@ -129,11 +134,11 @@ def test_parameters_that_are_no_number_are_not_dropped(step, scene):
 
 
 @pytest.mark.parametrize("q", [-0.3, 0.02, 0.4])
-def test_muscles_tendons_and_fins(q):
+def test_muscles_tendons_fins_and_cranks(q):
     """On either side of the band in which the tendon's spring rests, and within."""
     model, still = uk.load(DRIVEN), jnp.zeros(2)
     state = uk.initial_state(model, q=[q, 0.05], v=[0.3, -0.2], act=[0.4])
-    given = uk.Input(jnp.asarray([0.5, 0.1]), still, jnp.zeros((model.tree.nb, 6)))
+    given = uk.Input(jnp.asarray([0.5, 0.1, 0.2]), still, jnp.zeros((model.tree.nb, 6)))
     assert list(failures(DRIVE, (model, state, given), 0, np.nan)) == []
 
 

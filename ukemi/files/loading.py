@@ -221,16 +221,17 @@ def _geoms(m, types, density, corners) -> geoms_.Geoms:
         names=_names(m)("geom", m.ngeom),
     )
     pos, quat = _frames(m, m.geom_sameframe, m.geom_bodyid, m.geom_pos, m.geom_quat)
+    scaled = pairs.scaled(types)[:, None]
     return geoms_.Geoms(
         pos=leaf(pos),
         quat=leaf(quat),
-        size=leaf(np.where(pairs.scaled(types)[:, None], 1.0, heights.sizes(m, types))),
+        size=leaf(np.where(scaled, 1.0, heights.sizes(m, types))),
         vertices=leaf(corners),
         density=leaf(density),
         friction=leaf(m.geom_friction),
         restitution=leaf(_restitution(m, mujoco.mjtObj.mjOBJ_GEOM, m.ngeom)),
         fluid=leaf(m.geom_fluid[:, 1:6]),
-        fluid_axes=leaf(np.where(np.array(types, str)[:, None] == "mesh", m.geom_size, 0.0)),
+        fluid_axes=leaf(np.where(scaled, m.geom_size, 0.0)),
         fluid_inertia=leaf(np.concatenate([m.geom_fluid[:, 9:], m.geom_fluid[:, 6:9]], -1)),
         solref=leaf(m.geom_solref),
         solimp=leaf(m.geom_solimp),

@@ -192,7 +192,7 @@ def _crank_transmission(model: Model, kin: Kinematics, q: Array, index: np.ndarr
     axis, apart = spatial.rotate(quat[slider], jnp.array([0.0, 0.0, 1.0], q.dtype)), pos[crank] - pos[slider]
     along = (axis * apart).sum(-1)
     square = along**2 + rod**2 - (apart * apart).sum(-1)
-    reached = square > 0
+    reached = ~(square <= 0)  # NaN stays
     root = jnp.sqrt(jnp.where(reached, square, 1.0))
     length = jnp.where(reached, along - root, along)
     lean, per_apart = jnp.where(reached, 1 - along / root, 1.0), jnp.where(reached, 1 / root, 0.0)
