@@ -142,6 +142,23 @@ def test_muscles_tendons_fins_and_cranks(q):
     assert list(failures(DRIVE, (model, state, given), 0, np.nan)) == []
 
 
+@pytest.mark.parametrize("ground", ["plane", "box", "sphere", "cylinder", "mesh", "hfield"])
+def test_corners_of_meshes(ground):
+    """A corner that touches is not passed over for another one of any shape."""
+    shape = {"mesh": 'mesh="slab"', "hfield": 'hfield="flat"'}.get(ground, 'size=".5 .1 .1"')
+    pos = {"plane": 0, "sphere": -0.5, "hfield": -0.1}.get(ground, -0.1)
+    slab = " ".join(f"{x} {y} {z}" for x in (-1, 1) for y in (-1, 1) for z in (-0.1, 0.1))
+    model = uk.load(f"""<mujoco><asset><mesh name="slab" vertex="{slab}"/>
+      <mesh name="rock" vertex="0 0 0 .2 .03 .01 -.1 .15 .02 -.1 -.14 .03 .02 .01 .2"/>
+      <hfield name="flat" nrow="3" ncol="3" size="1 1 .1 .1" elevation="0 1 1 1 1 1 1 1 .9"/></asset>
+      <worldbody><geom type="{ground}" {shape} pos="0 0 {pos}"/>
+      <body pos=".05 .02 -.005"><freejoint/><geom type="mesh" mesh="rock"/></body></worldbody></mujoco>""")
+    given = uk.Input(jnp.zeros(0), jnp.zeros(6), jnp.zeros((2, 6)))
+    scene = model, uk.initial_state(model, v=[0.1, 0.2, -0.3, 0.1, 0.2, 0.1]), given
+    assert uk.contacts(model, scene[1]).active.any()
+    assert list(failures(DRIVE, scene, 0, np.nan)) == []
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_inputs_that_are_not_finite_are_not_dropped(step, scene, bad):
     assert list(failures(step, scene, 2, bad)) == []

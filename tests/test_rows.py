@@ -1,5 +1,6 @@
 """The table of constraint rows: what each kind says of itself holds at states of a model that has them all."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -59,6 +60,25 @@ def test_rows_move_what_they_say_and_touch_the_trees_that_they_say(model):
     of_dof = model.tree.body_tree[model.tree.dof_body]
     touched = np.stack([(np.abs(J[:, of_dof == k]) > 0).any(1) for k in range(model.tree.ntree)], 1)
     assert not (touched & ~trees).any() and trees[:3, :2].all() and not trees[:, 2].any()
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_rows_are_the_slope_of_what_they_hold(model, together):
+    """Of points that drifted apart, too, whether they act where they are or together."""
+    at, quick = frame_at(model, 1), {"xla_backend_optimization_level": 0}
+
+    def rows(shift):
+        q = integrate(model.tree, at.q, shift, 1.0)
+        here = here_of(model, uk.initial_state(model, q=q, v=at.v), as_input(model, None))
+        return scalar_blocks(frame_of(here), together=together)
+
+    held = lambda shift: [block.residual for block in rows(shift) if block.side is not Side.RUB]  # noqa: E731
+    still = jnp.zeros(model.nv)
+    slopes = jax.jit(jax.jacfwd(held), compiler_options=quick)(still)
+    J = [block.J for block in rows(still) if block.side is not Side.RUB]
+    assert len(slopes) == len(J) == 6
+    for slope, own in zip(slopes, J, strict=True):
+        np.testing.assert_allclose(own, slope, atol=1e-12)
 
 
 def test_constant_rows_move_one_dof_by_one_at_any_state(model):

@@ -23,6 +23,7 @@ FOUR_BAR = """
       <body name="end" pos="1 0 0"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 -1" size=".05"/></body>
     </body>
   </body>"""
+STILL = '<option gravity="0 0 0"/><worldbody>'
 COUPLED, CLOSED = '<joint joint1="a" joint2="b"/>', '<connect body1="end" body2="world" anchor="0 0 -1"/>'
 
 
@@ -114,6 +115,20 @@ def test_a_flat_loop_whose_axes_are_rounded(law):
         assert int(found.next.status) == 0 and int(found.next.cache.iterations) < 10
         # what nearly repeats itself multiplies what searches leave: finer differences see that alone
         assert np.abs(found.A - differences(model, at, law, 1e-4)[0]).max() < 1e-6
+
+
+@pytest.mark.parametrize("law", few([uk.LCP(), uk.NCP(), uk.Maximal()], uk.NCP()), ids=lambda law: type(law).__name__)
+def test_what_drifted_apart_turns_as_one(law):
+    """A weld of a body and its child, which are open by what a hinge of theirs has turned: nothing holds their turning
+    together, and they go on as one body does, while their drift is taken back.
+    """
+    model = uk.load(scene(redundant(1), '<weld body1="p" body2="c"/>').replace("<worldbody>", STILL))
+    state = uk.initial_state(model, q=[0.3, 0.2], v=[2.0, 0.0])
+    states = uk.rollout(model, state, jnp.zeros((3, 0)), law)
+    assert not states.status.any() and states.cache.iterations.max() < 12
+    np.testing.assert_allclose(states.q[:, 1], 0.2 * 0.8 ** np.arange(1, 4), rtol=1e-2)
+    assert abs(states.v[:, 1]).max() < 1e-6
+    assert_right(scene(redundant(1), '<weld body1="p" body2="c"/>'), law, [0.3, 0.2], [2.0, 0.1], atol=1e-6)
 
 
 def test_near_a_singular_configuration_the_step_says_so():

@@ -1,8 +1,9 @@
 """Equality constraints: connect two points, weld two frames, couple two joints.
 
-Points that drifted apart may act together, on both bodies where the first one is, so that bodies which turn as one do
-not violate the constraint, and momentum is kept. MuJoCo has each act where it is: what couples a body with its own
-child then resists the turning of both, by a lever as long as the drift.
+Points that drifted apart may act together, on both bodies where the first one is and along axes that turn with the
+second, so that bodies which turn as one do not violate the constraint, and momentum is kept. MuJoCo has each act where
+it is, along the world's axes: what couples a body with its own child then resists the turning of both, by a lever as
+long as the drift.
 """
 
 from functools import partial
@@ -102,16 +103,31 @@ def _relative(model: Model, kin: Kinematics, velocity: Velocities, v: Array, pai
     return jacobian[0] - jacobian[1], drift[0] - drift[1], spin
 
 
+def _axes(model: Model, pair: tuple[_Frames, _Frames], together: bool) -> Array | None:
+    """Axes (n, 3, 3) that rows of points are seen in, None for those of the world: where none turns they do as well."""
+    turns = together and model.tree.moves[pair[1].body].any()
+    return spatial.quat_to_mat(pair[1].quat) if turns else None
+
+
 def _connects(frame: Frame, together: bool) -> Block:
     """Residual of the anchor points, three rows each."""
     model, kin, velocity, _, v, _ = frame
     index = rows_of(model, "connect")
     pair = _joined(model, kin, index)
     J, drift, _ = _relative(model, kin, velocity, v, pair, together)
-    apart = pair[0].pos - pair[1].pos
+    apart, along = _apart(pair, J[:, 3:], _axes(model, pair, together))
     weight = cast(Array, sum(model.bodies.invweight[frame.body, 0] for frame in pair))
-    parts = _three(J[:, 3:], apart, spatial.safe_norm(apart), weight, drift[:, 3:])
+    parts = _three(along, apart, spatial.safe_norm(apart), weight, drift[:, 3:])
     return block_of(model, np.repeat(index, 3), *parts)
+
+
+def _apart(pair: tuple[_Frames, _Frames], J: Array, axes: Array | None) -> tuple[Array, Array]:
+    """How far points are apart (n, 3), and their rows (n, 3, nv), along given axes (n, 3, 3) or those of the world.
+
+    Rows of points that act together are the slope of what an observer on the second body sees, and of nothing else.
+    """
+    apart = pair[0].pos - pair[1].pos
+    return (apart, J) if axes is None else (spatial.apply(axes.mT, apart), spatial.compose(axes.mT, J))
 
 
 def _three(J: Array, residual: Array, depth: Array, weight: Array, drift: Array) -> tuple[Array, ...]:
@@ -133,10 +149,10 @@ def _welds(frame: Frame, together: bool) -> Block:
     w_dot = spatial.rotate(back, drift[:, :3] - spatial.cross(spin_base, spin - spin_base))
     s_dot, e_dot = -0.5 * (w * e).sum(-1, keepdims=True), 0.5 * (s * w + spatial.cross(w, e))
     turn_drift = 0.5 * scale * (s_dot * w + s * w_dot + spatial.cross(w_dot, e) + spatial.cross(w, e_dot))
-    apart, angle = pair[0].pos - pair[1].pos, scale * e
+    (apart, along), angle = _apart(pair, J[:, 3:], _axes(model, pair, together)), scale * e
     depth = spatial.safe_norm(jnp.concatenate([apart, angle], -1))
     weights = [cast(Array, sum(model.bodies.invweight[frame.body, k] for frame in pair)) for k in (0, 1)]
-    points = _three(J[:, 3:], apart, depth, weights[0], drift[:, 3:])
+    points = _three(along, apart, depth, weights[0], drift[:, 3:])
     turns = _three(J_turn, angle, depth, weights[1], turn_drift)
     parts = (jnp.concatenate(pair) for pair in zip(points, turns, strict=True))
     return block_of(model, np.tile(np.repeat(index, 3), 2), *parts)
@@ -162,18 +178,19 @@ class Wrench(NamedTuple):
     torque: Array  # (n, 3)
 
 
-def wrenches(model: Model, kin: Kinematics, kind: str, force: Array) -> list[Wrench]:
+def wrenches(model: Model, kin: Kinematics, kind: str, force: Array, together: bool) -> list[Wrench]:
     """What the rows of all connects or welds do to both bodies, of their forces."""
     index = rows_of(model, kind)
     if not len(force):
         return []
     pair, parts = _joined(model, kin, index), force.reshape(-1, len(index), 3)  # of points, then of turns
-    torque = jnp.zeros_like(parts[0])
+    push, torque, axes = parts[0], jnp.zeros_like(parts[0]), _axes(model, pair, together)
+    push = push if axes is None else spatial.apply(axes, push)
     if kind == "weld":
         to_error = _tilt(pair, model.equalities.data[index, 10][:, None])[2]
         torque = spatial.apply(to_error.mT, parts[1])
     return [
-        Wrench(frame.body, frame.pos, sign * parts[0], sign * torque)
+        Wrench(frame.body, pair[0].pos if together else frame.pos, sign * push, sign * torque)
         for frame, sign in zip(pair, (1.0, -1.0), strict=True)
     ]
 

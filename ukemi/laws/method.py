@@ -23,6 +23,7 @@ class Loads(NamedTuple):
     acceleration: Array  # (nv,)
     contacts: Contacts
     force: Array  # (total,) of all rows, in the order of `constraints.rows`; of contacts in their frames
+    together: bool  # whether points that are joined act together (`constraints.equalities`)
 
 
 class Method(eqx.Module):

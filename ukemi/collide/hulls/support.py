@@ -95,7 +95,7 @@ def support(hulls: Hulls, corners: Joined | Array, body: Body, n: Array) -> tupl
         heights = dot(corners[near], towards)
         k = jnp.argmax(heights)
         highest = rows_at(heights, k)
-        higher = highest > height
+        higher = (highest > height) | jnp.isnan(highest)  # of which the comparison says no, as later ones do then
         return at + BLOCK, jnp.where(higher, rows_at(near, k), best), jnp.where(higher, highest, height)
 
     found = start, jnp.int32(0), jnp.asarray(-jnp.inf, n.dtype)

@@ -67,18 +67,20 @@ def _end(here: Here, v: Array, duration: Array) -> Frame:
 
 
 def _of_connects(at: Frame, f: Array) -> tuple[Array, Array]:
-    """Jᵀ f (nv,) of connects, and its slope in positions (nv, nv): forces stay as they are, and act on both bodies at
+    """Jᵀ f (nv,) of connects, and its slope in positions (nv, nv): forces turn with the second body, and act on both at
     points that move with the first.
     """
     tree, kin = at.model.tree, at.kin
-    first, second = wrenches(at.model, kin, CONNECTS.name, f)
+    first, second = wrenches(at.model, kin, CONNECTS.name, f, True)
     origin, S = shared_reference(tree, kin)
     moves = jnp.asarray(1.0 * tree.moves[first.body] - 1.0 * tree.moves[second.body], f.dtype)  # (n, nv)
-    on = spatial.gram(moves, jnp.concatenate([spatial.cross(first.point - origin, first.force), first.force], -1))
+    arm, force = first.point - origin, first.force
+    on = spatial.gram(moves, jnp.concatenate([spatial.cross(arm, force), force], -1))
     along = point_jacobian(tree, kin, first.body, first.point)[:, 3:].mT  # (n, nv, 3)
-    by_point = spatial.gram(moves, spatial.cross(along, first.force[:, None]).reshape(len(moves), -1))
-    levers = (S[:, None, :3] * by_point.reshape(len(S), -1, 3)).sum(-1)
-    return (S * on).sum(-1), carried(tree, S, on) + levers
+    turned = spatial.cross(tree.moves[second.body][..., None] * S[:, :3], force[:, None])  # ∂force/∂q (n, nv, 3)
+    moment = spatial.cross(along, force[:, None]) + spatial.cross(arm[:, None], turned)
+    changed = spatial.gram(moves, jnp.concatenate([moment, turned], -1).reshape(len(moves), -1))
+    return (S * on).sum(-1), carried(tree, S, on) + (S[:, None] * changed.reshape(len(S), -1, 6)).sum(-1)
 
 
 def _of_tendons(at: Frame, f: dict[RowKind, Array]) -> tuple[Array, Array]:

@@ -174,7 +174,7 @@ class Conic(Method):
             a = self.acceleration(model, state, inputs)
         else:
             a = (found[0].v - state.v) / model.options.timestep
-        return Loads(a, *self._mean_force(here, guide, found))
+        return Loads(a, *self._mean_force(here, guide, found), True)
 
     def _mean_force(self, here: Here, guide: Guide, found: tuple[Point, Known]) -> tuple[Contacts, Array]:
         """Contacts at the end of a step, and mean forces (total,) of all rows over it."""
