@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from tests.scenes.slow import few
 from ukemi.collide.detect import detect
 from ukemi.mechanics.kinematics import kinematics
 from ukemi.model.records import as_input
@@ -142,7 +143,7 @@ def test_muscles_tendons_fins_and_cranks(q):
     assert list(failures(DRIVE, (model, state, given), 0, np.nan)) == []
 
 
-@pytest.mark.parametrize("ground", ["plane", "box", "sphere", "cylinder", "mesh", "hfield"])
+@pytest.mark.parametrize("ground", few(["plane", "box", "sphere", "cylinder", "mesh", "hfield"], "plane", "hfield"))
 def test_corners_of_meshes(ground):
     """A corner that touches is not passed over for another one of any shape."""
     shape = {"mesh": 'mesh="slab"', "hfield": 'hfield="flat"'}.get(ground, 'size=".5 .1 .1"')
@@ -162,6 +163,17 @@ def test_corners_of_meshes(ground):
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_inputs_that_are_not_finite_are_not_dropped(step, scene, bad):
     assert list(failures(step, scene, 2, bad)) == []
+
+
+@pytest.mark.parametrize("law", [uk.Soft(), uk.Adaptive(), uk.LCP()], ids=["soft", "adaptive", "lcp"])
+def test_controls_that_arrive_late_are_not_finite_at_once(law):
+    """States hold them, of which status speaks."""
+    late = '<position joint="a" kp="1" nsample="5" delay=".02"/>'
+    model = uk.load(DRIVEN.replace("</actuator>", f"{late}</actuator>"))
+    ctrls = jnp.zeros((4, model.nu)).at[2, -1].set(jnp.nan)
+    states = jax.jit(partial(uk.rollout, method=law))(model, uk.initial_state(model), ctrls)
+    assert not jnp.isfinite(states.act[2]).all() and jnp.isfinite(states.q[2]).all()
+    assert np.array_equal(states.status & uk.Status.NOT_FINITE > 0, [False, False, True, True])
 
 
 @pytest.mark.parametrize("kind", ["sphere", "capsule", "cylinder", "ellipsoid", "box"])

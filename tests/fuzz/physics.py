@@ -25,6 +25,7 @@ LATE = 2  # step from which an input is bad
 LANES = 64  # runs of a batch
 CLOSE = 1e-6  # to MuJoCo, relative
 GENTLE = 0.02  # motion in a step up to which rigid contact is held to its geometry [m, rad]
+TOLD = uk.Status.NOT_FINITE | uk.Status.SEARCH_UNFINISHED  # by a search among corners that are nowhere
 GROWTH = 1e-3  # of a penetration or of an open equality in such a step [m, rad]
 
 
@@ -290,7 +291,7 @@ def examine(seed: int, law: str, *, count: int = 12) -> tuple[list[Finding], Cou
             bad, *finite = (next(rest) for _ in swap.runs)
             acts = not all(same(x, after) for x in finite)
             counts.append(Count(swapped=1, idle=int(not acts)))
-            if unnoticed(bad) or (acts and not bad.status[-1] & uk.Status.NOT_FINITE):
+            if unnoticed(bad) or (acts and not bad.status[-1] & TOLD):
                 faults.append(f"{swap.bad} in {swap.name} is dropped, status {bad.status[-1]}")
         total = Count(*(sum(column) for column in zip(total, *counts, strict=True)))
         findings += [Finding(where, fault) for fault in faults]

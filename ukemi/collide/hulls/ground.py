@@ -97,8 +97,9 @@ def apart(heights: Heights, group: PairGroup, shapes: Shape, end: Array, radius:
         beside = jnp.abs(place[:2]) - half[:2] - size[:2]
         below = -heights.base[field] - place[2] - half[2]
         found = jnp.maximum(jnp.maximum(above, beside.max()), below)
-        found = jnp.where((near.last <= near.first).any(), NOWHERE + 0.0 * below, found)
-        return jnp.where(near.lost, -NOWHERE + 0.0 * below, found)
+        nothing = 0.0 * (beside.sum() + below)  # but NaN, of which a window says nothing
+        found = jnp.where((near.last <= near.first).any(), NOWHERE + nothing, found)
+        return jnp.where(near.lost, -NOWHERE + nothing, found)
 
     return jax.vmap(one)(jnp.asarray(group.geoms), reach)
 
@@ -160,7 +161,11 @@ def contacts(group: PairGroup, hulls: Hulls, corners: Corners, geoms: Array, a: 
         jnp.array(False),
     )
     k, found = lax.while_loop(lambda at: (at[0] < count) & (at[1].count < points), further, (jnp.int32(0), blank))
-    return found._replace(lost=found.lost | (k < count))
+    nowhere = jnp.isnan(low + high + pair.place).any() | jnp.isnan(pair.size).any()  # nothing is beneath NaN
+    first = jnp.where(nowhere, jnp.nan, found.hit.distance[0])
+    hit = found.hit._replace(distance=found.hit.distance.at[0].set(first))
+    held = jnp.maximum(found.count, nowhere.astype(jnp.int32))
+    return found._replace(hit=hit, count=held, lost=found.lost | (k < count))
 
 
 def _box(hulls: Hulls, corners: Joined | Array, body: Body) -> tuple[Array, Array]:

@@ -38,7 +38,7 @@ from ukemi.mechanics.delays import joined, past, present, remembered
 from ukemi.mechanics.kinematics import of_state
 from ukemi.mechanics.plasticity import rests, settled, yields
 from ukemi.model.records import Input, Model, State
-from ukemi.status import Status
+from ukemi.status import Status, bit, is_finite
 from ukemi.xla.batches import one_by_one
 from ukemi.xla.programs import replaced
 
@@ -163,7 +163,8 @@ class Adaptive(Method):
             return after
         given = remembered(model, state.act, cast(Array, inputs.ctrl))
         rest = settled(model, rests(model, state.act), of_state(model, state, inputs), state.q, after.q)
-        return dataclasses.replace(after, act=joined(present(model, after.act), given, rest))
+        act = joined(present(model, after.act), given, rest)
+        return dataclasses.replace(after, act=act, status=after.status | bit(Status.NOT_FINITE, ~is_finite(act)))
 
     def check_times(self, model: Model, steps: int) -> None:
         """Refuse times that a rollout of so many steps does not reach, where they are known."""

@@ -94,6 +94,7 @@ def search(
     none, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
     shares = jnp.zeros(max_steps, y.dtype)
     first = jnp.minimum(jnp.asarray(first, y.dtype), length)
+    y = jnp.where(jnp.isnan(length), jnp.nan, y)  # an end that is never before or behind
     begin = _Walk(y, jnp.zeros_like(y), no, start, first, memory, _arrays(control), shares, none, none, no)
     walk = lax.while_loop(ahead, attempt, begin)
     return Path(walk.y, walk.shares), walk.memory, Effort(walk.accepted, walk.tried, walk.time >= length)
