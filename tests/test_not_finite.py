@@ -38,7 +38,8 @@ SCENE = """
   </actuator>
 </mujoco>
 """
-# a muscle along a sum of joints with a spring, a fin in a stream, and a rod that reaches from a crank to a slider
+# a muscle along a sum of joints with a spring, a motor whose bristles rub on a spring that yields, a fin in a stream, and a
+# rod that reaches from a crank to a slider
 DRIVEN = """
 <mujoco>
   <option timestep="0.005" density="50" viscosity=".1"/>
@@ -46,7 +47,7 @@ DRIVEN = """
   <worldbody>
     <body><joint name="a" axis="0 1 0" damping=".1"/>
       <geom type="mesh" mesh="fin" fluidshape="ellipsoid" contype="0" conaffinity="0"/>
-      <body pos=".3 0 0"><joint name="b" axis="0 1 0"/><geom size=".05" pos=".1 0 0" contype="0"/>
+      <body pos=".3 0 0"><joint name="b" axis="0 1 0" stiffness="2" springyield=".02"/><geom size=".05" pos=".1 0 0" contype="0"/>
         <site name="crank"/>
       </body>
     </body>
@@ -59,6 +60,7 @@ DRIVEN = """
   </tendon>
   <actuator><muscle tendon="sum" lengthrange="-1 1" force="5" tausmooth=".2"/><motor tendon="sum"/>
     <general cranksite="crank" slidersite="rail" cranklength=".5"/>
+    <dcmotor joint="b" motorconst=".1 0" resistance="1" lugre="4 .02 .05 .08 .3"/>
   </actuator>
 </mujoco>
 """
@@ -135,11 +137,12 @@ def test_parameters_that_are_no_number_are_not_dropped(step, scene):
 
 
 @pytest.mark.parametrize("q", [-0.3, 0.02, 0.4])
-def test_muscles_tendons_fins_and_cranks(q):
+def test_muscles_motors_tendons_fins_and_cranks(q):
     """On either side of the band in which the tendon's spring rests, and within."""
     model, still = uk.load(DRIVEN), jnp.zeros(2)
-    state = uk.initial_state(model, q=[q, 0.05], v=[0.3, -0.2], act=[0.4])
-    given = uk.Input(jnp.asarray([0.5, 0.1, 0.2]), still, jnp.zeros((model.tree.nb, 6)))
+    state = uk.initial_state(model, q=[q, 0.05], v=[0.3, -0.2])
+    state = eqx.tree_at(lambda s: s.act, state, state.act.at[:2].set(jnp.asarray([0.4, 0.01])))
+    given = uk.Input(jnp.asarray([0.5, 0.1, 0.2, 0.3]), still, jnp.zeros((model.tree.nb, 6)))
     assert list(failures(DRIVE, (model, state, given), 0, np.nan)) == []
 
 
@@ -190,7 +193,7 @@ def test_shapes_that_are_nowhere_are_not_off_the_floor(kind):
     for place in (lambda m: m.geoms.quat, lambda m: m.geoms.pos, lambda m: m.geoms.size):
         off = eqx.tree_at(place, model, place(model).at[1, 0].set(jnp.nan))
         found = look(off)
-        assert found.active.all() and jnp.isnan(found.distance).all()
+        assert found.active.all() and jnp.isnan(found.distance).all() and jnp.isnan(found.frame).all()
 
 
 @pytest.mark.parametrize("q", [[-1.1], [1.2]])

@@ -34,7 +34,7 @@ NAMES = 1021  # of contact points of a pair, a prime: prisms of a height field t
 class Contacts(NamedTuple):
     """Contact points, nearest first up to the model's capacity; rows where `active` is false mean nothing.
 
-    Where a shape is nowhere, all are active and at distance NaN: comparisons would drop them.
+    Where a shape is nowhere, all are active, their distances and frames NaN: comparisons would drop them.
     """
 
     active: Array  # (nc,) bool: closer than the margin, so that forces may act
@@ -98,7 +98,8 @@ def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
         overflow = overflow | ((excess < 0).sum() > layout.capacity)
     distance, hit, pair, which, features = spatial.materialize(tuple(x[nearest] for x in found))
     nowhere = ~reduce(jnp.logical_and, [jnp.isfinite(x).all() for x in (*given, excess)])
-    distance, (point, frame) = jnp.where(nowhere, jnp.nan, distance), of_rows(hit)
+    point, frame = of_rows(hit)
+    distance, frame = (jnp.where(nowhere, jnp.nan, x) for x in (distance, frame))
     margin, gap = reach_ahead(model, ahead, pair)
     active, known = ~(distance >= margin), ~(distance >= margin + gap)
     return Contacts(

@@ -74,14 +74,14 @@ def _moved_joints(model: Model, q: Array) -> Array:
     tree, joints = model.tree, model.joints
     stretch = difference(tree, q, joints.qpos_spring)
     most = joints.springyield[tree.dof_joint]
-    excess = jnp.where(jnp.abs(stretch) > most, stretch - jnp.sign(stretch) * most, 0.0)
+    excess = jnp.where(jnp.abs(stretch) <= most, 0.0, stretch - jnp.sign(stretch) * most)
     out = joints.qpos_spring
     linear = tree.linear_qpos
     out = out.at[linear].add(excess[tree.linear_dof])
     if len(tree.quat_joints):
         turn = stretch[tree.quat_dof]
         angle, bears = spatial.safe_norm(turn)[:, None], joints.springyield[tree.quat_joints][:, None]
-        over = angle > bears
+        over = ~(angle <= bears)
         slip = turn * (1 - bears / jnp.where(over, angle, 1.0))
         at = out[tree.quat_qpos]
         moved = jnp.where(over, spatial.quat_integrate(at, jnp.where(over, slip, 0.0)), at)
@@ -96,6 +96,6 @@ def _moved_tendons(model: Model, length: Array) -> Array:
     low, high = model.tendons.spring.T
     most = model.tendons.springyield
     out = jnp.where(length > high, length - high, jnp.where(length < low, length - low, 0.0))
-    slip = jnp.where(jnp.abs(out) > most, out - jnp.sign(out) * most, 0.0)
+    slip = jnp.where(jnp.abs(out) <= most, 0.0, out - jnp.sign(out) * most)
     kept = (low == 0) & (high > 0) & (slip > 0)
     return jnp.stack([jnp.where(kept, low, low + slip), high + slip], -1)

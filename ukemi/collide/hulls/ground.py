@@ -162,8 +162,7 @@ def contacts(group: PairGroup, hulls: Hulls, corners: Corners, geoms: Array, a: 
     )
     k, found = lax.while_loop(lambda at: (at[0] < count) & (at[1].count < points), further, (jnp.int32(0), blank))
     nowhere = jnp.isnan(low + high + pair.place).any() | jnp.isnan(pair.size).any()  # nothing is beneath NaN
-    first = jnp.where(nowhere, jnp.nan, found.hit.distance[0])
-    hit = found.hit._replace(distance=found.hit.distance.at[0].set(first))
+    hit = jax.tree.map(lambda x: x.at[0].set(jnp.where(nowhere, jnp.nan, x[0])), found.hit)
     held = jnp.maximum(found.count, nowhere.astype(jnp.int32))
     return found._replace(hit=hit, count=held, lost=found.lost | (k < count))
 
