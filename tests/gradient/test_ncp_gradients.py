@@ -122,6 +122,36 @@ def test_linearize_is_the_vector_rule_column_by_column(kind, rows):
             np.testing.assert_allclose(closed, J, rtol=1e-8, atol=1e-10 * float(abs(J).max()))
 
 
+SLIDING = {  # a leaning can, of whose rim MuJoCo takes two points besides the lowest; a box across another one's edge
+    "can": """<geom type="plane" size="2 2 .1"/>
+      <body pos="0 0 .12" euler="8 5 0"><freejoint/><geom type="cylinder" size=".1 .1"/></body>""",
+    "box": """<geom type="box" size=".2 .1 .1" pos="-.15 -.03 -.14"/>
+      <body euler="3 4 20"><freejoint/><geom type="box" size=".2 .1 .05"/></body>""",
+}
+
+
+@pytest.mark.parametrize("kind", few([uk.NCP, uk.Maximal], uk.NCP))
+@pytest.mark.parametrize("name", few(["can", "box"], "can"))
+def test_points_that_slide_along_edges(kind, name):
+    """How near they come is not how fast bodies approach there."""
+    text = f"<mujoco><option timestep='.005'/><worldbody>{SLIDING[name]}</worldbody></mujoco>"
+    model, law = uk.load(text), kind(kappa=KAPPA, ahead=WIDTH)
+    state, nothing = uk.initial_state(model, v=[0.3, 0, -1, 0.1, 0.2, 0.5]), jnp.zeros((8, 0))
+    both = jax.jit(
+        lambda state: (
+            uk.linearize(model, state, None, law),
+            columns(law.step, model, state, as_input(model, None))[1],
+            uk.contacts(model, state, None, law).force,
+        ),
+        compiler_options={"xla_backend_optimization_level": 0},
+    )
+    pressed = jax.tree.map(lambda x: x[-1], uk.rollout(model, state, nothing, law))
+    for at in (pressed, eqx.tree_at(lambda s: s.q, pressed, pressed.q.at[2].add(-3e-3))):
+        found, J, force = both(at)
+        assert int(found.next.status) == 0 and (jnp.linalg.norm(force, axis=1) > 0.1).sum() > 2
+        np.testing.assert_allclose(found.A, J, rtol=1e-8, atol=1e-10 * float(abs(J).max()))
+
+
 @pytest.mark.slow  # docs/hard_contact.md has it for a box
 def test_central_path_is_the_softer_law_and_moves_nothing():
     """Its derivative is that of the law at its κ; the motion is bitwise that without it."""

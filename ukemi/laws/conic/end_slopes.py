@@ -11,6 +11,7 @@ from ukemi.constraints.block import Frame
 from ukemi.constraints.contact_slopes import Change, Follow, Turning, wrench_slopes
 from ukemi.constraints.rows import RowKinds, constant_dofs, row_map, row_matrix
 from ukemi.laws.active_contacts import AtFrame, in_chunks
+from ukemi.laws.conic.cones import layout, of_heads
 from ukemi.laws.conic.end import blocks_of
 from ukemi.laws.conic.mechanics import End, without_contacts
 from ukemi.laws.here import Here
@@ -34,6 +35,7 @@ class AtEnd(NamedTuple):
 
     J: Array  # (total, nv)
     turn: Array  # (total, nv) ∂(J v⁺)/∂q⁺
+    nearer: Array  # (H, nv) ∂φ⁺/∂q⁺ of heads
     scalars: Array  # (nv, nv) ∂(Jᵀ f)/∂q⁺ of rows that are not contacts
     contacts: tuple[Array, ...]  # sums that `ride` makes of contacts
 
@@ -43,6 +45,7 @@ def at_end(here: Here, end: End, f: Array, ahead, ride: Callable[[Riding], tuple
     kinds, frame, nv = end.kinds, end.frame, here.model.nv
     scalar, n = without_contacts(kinds), kinds.scalar
     pull, turn, sums = jnp.zeros((nv, nv), f.dtype), jnp.zeros((n, nv), f.dtype), ()
+    nearer = jnp.zeros((0, nv), f.dtype)
     if constant_dofs(here.model) is None:
         pull, turn = bend_of_scalars(scalar, frame, f[:n])
     parts = [row_matrix(frame, scalar, end.blocks)], [turn]
@@ -52,24 +55,30 @@ def at_end(here: Here, end: End, f: Array, ahead, ride: Callable[[Riding], tuple
         def of_contacts(own: RowKinds, at: AtFrame, follow: Follow, forces: Array):
             return _of_contacts(own, here, at.frame, follow, forces, ride)
 
-        sums, by_row = in_chunks(of_contacts, kinds)(AtFrame(frame), follow, kinds.of_contacts(f))
+        sums, (*by_row, nearer) = in_chunks(of_contacts, kinds)(AtFrame(frame), follow, kinds.of_contacts(f))
         for part, rows in zip(parts, by_row, strict=True):
             part.append(rows.reshape(-1, nv))
     J, turn = (jnp.concatenate(part) for part in parts)
-    return AtEnd(J, turn, pull, sums)
+    own = layout(here.model, kinds)
+    return AtEnd(J, turn, jnp.concatenate([of_heads(own, J)[: own.limits], nearer]), pull, sums)
 
 
 def _of_contacts(own: RowKinds, here: Here, frame: Frame, follow: Follow, forces: Array, ride):
-    """What `ride` makes of a few contacts, and their J and ∂(J v)/∂q (n, dim nv)."""
+    """What `ride` makes of a few contacts, and their J and ∂(J v)/∂q (n, dim nv), and ∂φ/∂q (n, nv).
+
+    Points of contact may slide along edges and rims, where what is between two shapes is no plane: then the distance
+    changes otherwise than by the approach J v of the bodies.
+    """
     dim = own.dim
     turning = Turning.of(frame.model, frame.kin, frame.contacts, dim, frame.v[:, None], follow)
     there = frame.contacts.active.astype(frame.v.dtype)
     force = jnp.pad(forces, ((0, 0), (0, 6 - dim))).T
     ones = jnp.eye(dim, dtype=frame.v.dtype)[:, :, None] * there
-    changes = [Change(None, (ones,), jnp.zeros((dim, len(there)), frame.v.dtype)), Change(force, (None,), None)]
-    J, (moved, slope), _ = wrench_slopes(turning, changes, [])
+    still = jnp.zeros((dim, len(there)), frame.v.dtype)
+    changes = [Change(None, (ones,), still), Change(force, (None,), None), Change(None, (None,), there[None])]
+    J, (moved, slope, nearer), _ = wrench_slopes(turning, changes, [])
     sums = ride(Riding(here, frame, turning, force, J, slope))
-    rows = (x.transpose(1, 0, 2).reshape(len(there), -1) for x in (J[:dim] * there[:, None], moved))
+    rows = (x.transpose(1, 0, 2).reshape(len(there), -1) for x in (J[:dim] * there[:, None], moved, nearer))
     return sums, tuple(rows)
 
 

@@ -75,8 +75,8 @@ def restoring_slopes(
 ) -> tuple[Array, Array, Array]:
     """x, its slopes (nv, 2nv + na + nu) in the start and controls at a given v⁺, and those (nv, nv) in v⁺.
 
-    M̂ dx − J⁺ᵀ dλ = d(J⁺ᵀ) λ − dM̂ x and J⁺ dx + Y dλ = s dw − dJ⁺ x, where dw = −J⁺ δ⁺ with δ⁺ as `laws.conic.slopes`
-    has it.
+    M̂ dx − J⁺ᵀ dλ = d(J⁺ᵀ) λ − dM̂ x and J⁺ dx + Y dλ = s dw − dJ⁺ x, where dw is −J⁺ δ⁺ of equalities, else −∂φ⁺/∂q⁺ δ⁺,
+    with δ⁺ as `laws.conic.slopes` has it.
     """
     model, kinds, nv = here.model, end.kinds, here.model.nv
     own, asked = layout(model, kinds), asking(end.frame, kinds, deep, M, share)
@@ -87,7 +87,8 @@ def restoring_slopes(
     still = jnp.zeros((len(own.cones), 2), x.dtype)
     f = jnp.concatenate([pushed[: kinds.hold], to_rows(own, kinds.total, pushed[kinds.hold :], still)[kinds.hold :]])
     at = at_end(here, end._replace(frame=end.frame._replace(v=x)), f, ahead, OfJoints().ride)
-    less = jnp.where(asked.firm[:, None], _that_ask(own, kinds, share * at.J + at.turn), 0.0)
+    sought = share * jnp.concatenate([at.J[kinds.holding], at.nearer])
+    less = jnp.where(asked.firm[:, None], sought + _that_ask(own, kinds, at.turn), 0.0)
     by_end = yielding @ sum(at.contacts, at.scalars) - moves @ less
     C, T = integrate_slopes(model.tree, end.frame.v, duration)
     lost = jnp.pad(inertial_slope(model, here.kin, x), ((0, 0), (0, nv + len(here.act) + model.nu)))

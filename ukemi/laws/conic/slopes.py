@@ -3,7 +3,7 @@
 The residual depends on the pose at the end through a tangent vector δ⁺ = C δ + T h dv⁺, with C what carries a change of
 the start along and T = J_r of the turn within the step (one, where nothing turns freely):
 
-    of gaps             J⁺ δ⁺,     of those that bounce    h (J⁺ dv⁺ + ∂(J⁺ v⁺)/∂q⁺ δ⁺ + d(e J v))
+    of gaps             ∂φ⁺/∂q⁺ δ⁺,     of those that bounce    h (J⁺ dv⁺ + ∂(J⁺ v⁺)/∂q⁺ δ⁺ + d(e J v))
     of slips            μ (J⁺ dv⁺ + ∂(J⁺ v⁺)/∂q⁺ δ⁺)
     of equalities       (G⁺ δ⁺ − G δ)/h
 
@@ -49,7 +49,7 @@ def jacobian(
     # in v⁺
     closing, moves = T.rows(at.J), at.J + duration * T.rows(at.turn)
     slips, rubs = (wants.mu[:, :, None] * of_cones(own, x) for x in (moves, force.pulls))
-    gaps = jnp.where(known.bounce[:, None], of_heads(own, moves), of_heads(own, closing))
+    gaps = jnp.where(known.bounce[:, None], of_heads(own, moves), T.rows(at.nearer))
     heads, holds = of_heads(own, force.pulls), force.pulls[kinds.holding]
     slopes = Slopes(duration * gaps, slips, closing[kinds.holding], heads, rubs, holds)
     head = cone_heads(own, z, wants, known.on[1])
@@ -72,21 +72,24 @@ def _of_start(kinds: RowKinds, here: Here, known: Known, start, at: AtEnd, C: Tu
     own, nv = layout(here.model, kinds), here.model.nv
     frame = frame_of(here)
     J = row_matrix(frame, kinds, blocks_of(frame))
-    inside = -start.leaving[:, None] * of_heads(own, J)
-    closing, turned = C.rows(at.J), C.rows(at.turn)
-    nearer = of_heads(own, closing)
+    closing, turned, nearer = C.rows(at.J), C.rows(at.turn), C.rows(at.nearer)
 
-    def rebounds(_):
-        def rebound(here: Here) -> Array:
+    def touching(_):
+        def at_start(here: Here) -> Array:
             there = here._replace(contacts=attached(here.model, here.kin, here.contacts, ahead))
-            return start_of(there, kinds, h).rebound
+            found = start_of(there, kinds, h)
+            return jnp.stack([found.inside, found.rebound])
 
-        found = columns_of(rebound, here)
+        found = columns_of(at_start, here)
         return jnp.concatenate([found.q, found.v], -1)
 
-    none = jnp.zeros((len(start.rebound), 2 * nv), J.dtype)
-    thrown = lax.cond((start.rebound > 0).any(), rebounds, lambda none: none, none) if len(none) else none
-    inside, thrown = (of_origin(own, x, known.origin) for x in (inside, thrown))
+    # of limits a closed form, of contacts none: it would take long to compile, and is rarely asked for
+    apart = lambda none: none.at[0, : own.limits, :nv].set(-start.leaving[: own.limits, None] * limits)  # noqa: E731
+    limits = of_heads(own, J)[: own.limits]
+    touches = (start.rebound > 0).any() | (start.leaving[own.limits :] > 0).any()
+    none = jnp.zeros((2, len(start.rebound), 2 * nv), J.dtype)
+    inside, thrown = lax.cond(touches, touching, apart, none) if len(start.rebound) else none
+    inside, thrown = (of_origin(own, x, known.origin) for x in (inside[:, :nv], thrown))
     bounce, room = known.bounce[:, None], ((0, 0), (0, nv))
     gap = jnp.where(bounce, 0.0, nearer + inside)
     leaves = jnp.pad(h * of_heads(own, turned), room) - h * thrown
