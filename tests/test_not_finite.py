@@ -38,8 +38,8 @@ SCENE = """
   </actuator>
 </mujoco>
 """
-# a muscle along a sum of joints with a spring, a motor whose bristles rub on a spring that yields, a fin in a stream, and a
-# rod that reaches from a crank to a slider
+# a muscle along a sum of joints with a spring, a motor whose bristles rub at a spring that yields, a fin in a stream,
+# and a rod that reaches from a crank to a slider
 DRIVEN = """
 <mujoco>
   <option timestep="0.005" density="50" viscosity=".1"/>
@@ -47,8 +47,8 @@ DRIVEN = """
   <worldbody>
     <body><joint name="a" axis="0 1 0" damping=".1"/>
       <geom type="mesh" mesh="fin" fluidshape="ellipsoid" contype="0" conaffinity="0"/>
-      <body pos=".3 0 0"><joint name="b" axis="0 1 0" stiffness="2" springyield=".02"/><geom size=".05" pos=".1 0 0" contype="0"/>
-        <site name="crank"/>
+      <body pos=".3 0 0"><joint name="b" axis="0 1 0" stiffness="2" springyield=".02"/>
+        <geom size=".05" pos=".1 0 0" contype="0"/><site name="crank"/>
       </body>
     </body>
     <site name="rail" pos=".1 0 .1"/>

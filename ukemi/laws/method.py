@@ -13,7 +13,7 @@ from ukemi.collide.detect import Contacts
 from ukemi.errors import InputError
 from ukemi.implicit.rules import Rule
 from ukemi.mechanics.energy import Energy, Momentum, mechanical_energy, mechanical_momentum
-from ukemi.mechanics.kinematics import coordinate_rate, tangent_vector
+from ukemi.mechanics.kinematics import Kinematics, coordinate_rate, tangent_vector
 from ukemi.model.records import Input, Model, State
 
 
@@ -23,7 +23,8 @@ class Loads(NamedTuple):
     acceleration: Array  # (nv,)
     contacts: Contacts
     force: Array  # (total,) of all rows, in the order of `constraints.rows`; of contacts in their frames
-    together: bool  # whether points that are joined act together (`constraints.equalities`)
+    kin: Kinematics  # where connects and welds pull
+    together: bool  # whether points that these join act together (`constraints.equalities`)
 
 
 class Method(eqx.Module):

@@ -39,7 +39,7 @@ def _external(scene: Scene) -> Array:
         side = (touched[..., None] == bodies).astype(each.dtype)
         total += (side[:, 1] - side[:, 0]).T @ each
     for kind in (CONNECTS, WELDS):
-        for held in wrenches(model, scene.kin, kind.name, scene.force_of(kind.name), scene.loads.together):
+        for held in wrenches(model, scene.loads.kin, kind.name, scene.force_of(kind.name), scene.loads.together):
             total += mix(bodies[:, None] == held.body, _about_origin(held.point, held.force, held.torque))
     if not len(model.tendons.layout.spans):
         return total

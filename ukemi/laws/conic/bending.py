@@ -77,7 +77,7 @@ def _of_connects(at: Frame, f: Array) -> tuple[Array, Array]:
     arm, force = first.point - origin, first.force
     on = spatial.gram(moves, jnp.concatenate([spatial.cross(arm, force), force], -1))
     along = point_jacobian(tree, kin, first.body, first.point)[:, 3:].mT  # (n, nv, 3)
-    turned = spatial.cross(tree.moves[second.body][..., None] * S[:, :3], force[:, None])  # ∂force/∂q (n, nv, 3)
+    turned = spatial.cross(S[:, :3] * tree.moves[second.body][..., None], force[:, None])  # ∂force/∂q (n, nv, 3)
     moment = spatial.cross(along, force[:, None]) + spatial.cross(arm[:, None], turned)
     changed = spatial.gram(moves, jnp.concatenate([moment, turned], -1).reshape(len(moves), -1))
     return (S * on).sum(-1), carried(tree, S, on) + (S[:, None] * changed.reshape(len(S), -1, 6)).sum(-1)

@@ -38,7 +38,7 @@ from ukemi.laws.integrators import Moved, advance_slopes, moved_activation
 from ukemi.laws.memory import remember
 from ukemi.laws.method import Loads, Method, columns
 from ukemi.laws.momentum import free_motion
-from ukemi.mechanics.kinematics import integrate, of_state
+from ukemi.mechanics.kinematics import Kinematics, integrate, of_state
 from ukemi.mechanics.plasticity import yields
 from ukemi.mechanics.turns import integrate_slopes
 from ukemi.model.records import Input, Model, State, as_input
@@ -163,7 +163,7 @@ class Conic(Method):
         """Contacts at the end of the step, and their mean forces (nc, dim) over it in the contacts' frames."""
         here, guide = self.start(model, state, inputs)
         found = self.solved(here, guide, self.path(here.v.dtype))[0]
-        contacts, force = self._mean_force(here, guide, found)
+        contacts, force, _ = self._mean_force(here, guide, found)
         return contacts, self._kinds(model).of_contacts(force)
 
     def loads(self, model: Model, state: State, inputs: Input) -> Loads:
@@ -176,15 +176,16 @@ class Conic(Method):
             a = (found[0].v - state.v) / model.options.timestep
         return Loads(a, *self._mean_force(here, guide, found), True)
 
-    def _mean_force(self, here: Here, guide: Guide, found: tuple[Point, Known]) -> tuple[Contacts, Array]:
-        """Contacts at the end of a step, and mean forces (total,) of all rows over it."""
+    def _mean_force(self, here: Here, guide: Guide, found: tuple[Point, Known]) -> tuple[Contacts, Array, Kinematics]:
+        """Contacts at the end of a step, mean forces (total,) of rows over it, and where those of equalities pull."""
         (z, known), kinds, h = found, self._kinds(here.model), here.model.options.timestep
         frame = derivative.end_of(here, z.v, h, known, guide.ahead)
         mu = rows_at(frame, kinds, blocks_of(frame)).mu
         force = impulses(layout(here.model, kinds), kinds, z, mu, known.on) / h
         pull = adhesion_at(here.model, here.contacts)  # at the start, when it acts
         pull = jnp.where(known.origin >= 0, pull[jnp.maximum(known.origin, 0)], 0.0) if len(pull) else pull
-        return frame.contacts, net_forces(here, kinds, force, pull)
+        kin = here.kin if self.mechanics.holds_as_begun else frame.kin
+        return frame.contacts, net_forces(here, kinds, force, pull), kin
 
     def _kinds(self, model: Model) -> RowKinds:
         return row_kinds(model, self.cone)

@@ -76,6 +76,7 @@ class Mechanics(abc.ABC):
 
     keeps = False  # whether it has invariants, so that residuals are brought down to rounding
     dense = True  # whether `laws.conic.slopes` has its derivatives
+    holds_as_begun = False  # whether equalities pull along rows of the start
 
     def ending(self, here: Here, kinds: RowKinds, v: Array, duration: Array, contacts_at) -> End:
         """The end of a step at v; contacts_at: function of kinematics."""
@@ -162,6 +163,7 @@ class Variational(Mechanics):
     """With bodies that move straight from one time to the next (`mechanics.variational`)."""
 
     keeps = True
+    holds_as_begun = True
 
     def begin(self, here, kinds, duration, free):
         """Chords, forces and equalities of the start."""

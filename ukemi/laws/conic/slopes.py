@@ -84,8 +84,8 @@ def _of_start(kinds: RowKinds, here: Here, known: Known, start, at: AtEnd, C: Tu
         return jnp.concatenate([found.q, found.v], -1)
 
     # of limits a closed form, of contacts none: it would take long to compile, and is rarely asked for
-    apart = lambda none: none.at[0, : own.limits, :nv].set(-start.leaving[: own.limits, None] * limits)  # noqa: E731
-    limits = of_heads(own, J)[: own.limits]
+    limits = -start.leaving[: own.limits, None] * of_heads(own, J)[: own.limits]
+    apart = lambda none: none.at[0, : own.limits, :nv].set(limits)  # noqa: E731
     touches = (start.rebound > 0).any() | (start.leaving[own.limits :] > 0).any()
     none = jnp.zeros((2, len(start.rebound), 2 * nv), J.dtype)
     inside, thrown = lax.cond(touches, touching, apart, none) if len(start.rebound) else none

@@ -147,7 +147,8 @@ class LCP(Method):
     def loads(self, model: Model, state: State, inputs: Input) -> Loads:
         """Acceleration and forces of all rows, means over the step."""
         here, z, _, _ = self._found(model, state, inputs)
-        return Loads((z.v - state.v) / model.options.timestep, here.contacts, mean_force(here, z), True)
+        a = (z.v - state.v) / model.options.timestep
+        return Loads(a, here.contacts, mean_force(here, z), here.kin, True)
 
 
 def arrive_with(model: Model, state: State, moved: Moved, sides: Sides, facts, failed) -> State:

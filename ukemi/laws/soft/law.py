@@ -237,9 +237,11 @@ class Soft(Method):
         here = here_of(model, state, inputs)
         if sweeps(model):
             motion, force = self._settled(here, None)
-            return Loads(motion.acceleration, here.contacts, net_forces(here, self.kinds(model), force), False)
-        a = self._motion(here, None).acceleration
-        return Loads(a, here.contacts, net_forces(here, self.kinds(model), self._constraint(here, a)[0]), False)
+            a = motion.acceleration
+        else:
+            a = self._motion(here, None).acceleration
+            force = self._constraint(here, a)[0]
+        return Loads(a, here.contacts, net_forces(here, self.kinds(model), force), here.kin, False)
 
     def _constraint(self, here: Here, a: Array) -> tuple[Array, Array]:
         return balance.constraint_pull(self.kinds(here.model), here, a)
