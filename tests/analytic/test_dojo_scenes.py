@@ -100,8 +100,8 @@ FOURBAR = """<mujoco><compiler angle="radian"/><option timestep=".01"/>
 
 @pytest.mark.parametrize("law", LAWS)
 def test_a_four_bar_linkage_stays_closed(law):
-    """Under random torques. Its bars are of one length, so that opposite ones are parallel, or, once it has come through
-    the pose in which all lie in one line and either way is open, those side by side.
+    """Under random torques. Its bars are of one length, so that opposite ones are parallel, or, once it has come
+    through the pose in which all lie in one line and either way is open, those side by side.
     """
     model, rng, base, inner = uk.load(FOURBAR), np.random.default_rng(0), np.pi / 4, 0.25
     start = uk.initial_state(model, q=[base + inner, -2 * inner, base - inner, 2 * inner])
