@@ -38,10 +38,10 @@ def main() -> None:
         law = getattr(uk, name)()
         for h in (0.002, 0.005):
             model = uk.load(SCENE.format(h=h))
+            steps = jax.jit(lambda batch: jax.lax.map(lambda state: uk.step(model, state, None, law), batch))  # noqa: B023
             for lean in LEANS:
                 batch = jax.tree.map(lambda *x: jnp.stack(x), *states(model, lean, given.draws))
-                step = lambda state: uk.step(model, state, None, law)  # noqa: B023, E731
-                after = jax.jit(lambda batch: jax.lax.map(step, batch))(batch)  # noqa: B023
+                after = steps(batch)
                 lost, turns = int((after.status != 0).sum()), float(after.cache.iterations.mean())
                 scene = f"{name:8s} h {h:.3f} s, leaning {lean:4.1f} deg"
                 print(f"{scene}: {lost:3d} of {given.draws} not solved, {turns:5.1f} turns", flush=True)

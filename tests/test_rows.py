@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from tests.scenes.derivatives import quick
 from ukemi.constraints.block import Frame, Side
 from ukemi.constraints.rows import KINDS, constant_dofs, present, row_kinds, row_matrix, scalar_blocks, trees_of_rows
 from ukemi.laws.here import frame_of, here_of
@@ -65,7 +66,7 @@ def test_rows_move_what_they_say_and_touch_the_trees_that_they_say(model):
 @pytest.mark.parametrize("together", [False, True])
 def test_rows_are_the_slope_of_what_they_hold(model, together):
     """Of points that drifted apart, too, whether they act where they are or together."""
-    at, quick = frame_at(model, 1), {"xla_backend_optimization_level": 0}
+    at = frame_at(model, 1)
 
     def rows(shift):
         q = integrate(model.tree, at.q, shift, 1.0)
@@ -74,7 +75,7 @@ def test_rows_are_the_slope_of_what_they_hold(model, together):
 
     held = lambda shift: [block.residual for block in rows(shift) if block.side is not Side.RUB]  # noqa: E731
     still = jnp.zeros(model.nv)
-    slopes = jax.jit(jax.jacfwd(held), compiler_options=quick)(still)
+    slopes = quick(jax.jacfwd(held))(still)
     J = [block.J for block in rows(still) if block.side is not Side.RUB]
     assert len(slopes) == len(J) == 6
     for slope, own in zip(slopes, J, strict=True):

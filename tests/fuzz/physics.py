@@ -25,8 +25,8 @@ LATE = 2  # step from which an input is bad
 LANES = 64  # runs of a batch
 CLOSE = 1e-6  # to MuJoCo, relative
 GENTLE = 0.02  # motion in a step up to which rigid contact is held to its geometry [m, rad]
-TOLD = uk.Status.NOT_FINITE | uk.Status.SEARCH_UNFINISHED  # by a search among corners that are nowhere
 GROWTH = 1e-3  # of a penetration or of an open equality in such a step [m, rad]
+TOLD = uk.Status.NOT_FINITE | uk.Status.SEARCH_UNFINISHED  # the latter where corners are nowhere
 
 
 class Count(NamedTuple):

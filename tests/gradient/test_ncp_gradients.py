@@ -10,6 +10,7 @@ import pytest
 
 import ukemi as uk
 from tests.scenes.cones import SCENES, count, moved, outcome, settled
+from tests.scenes.derivatives import quick
 from tests.scenes.reports import check
 from tests.scenes.slow import few
 from ukemi.laws.conic.relaxed import Relaxed
@@ -137,13 +138,12 @@ def test_points_that_slide_along_edges(kind, name):
     text = f"<mujoco><option timestep='.005'/><worldbody>{SLIDING[name]}</worldbody></mujoco>"
     model, law = uk.load(text), kind(kappa=KAPPA, ahead=WIDTH)
     state, nothing = uk.initial_state(model, v=[0.3, 0, -1, 0.1, 0.2, 0.5]), jnp.zeros((8, 0))
-    both = jax.jit(
+    both = quick(
         lambda state: (
             uk.linearize(model, state, None, law),
             columns(law.step, model, state, as_input(model, None))[1],
             uk.contacts(model, state, None, law).force,
-        ),
-        compiler_options={"xla_backend_optimization_level": 0},
+        )
     )
     pressed = jax.tree.map(lambda x: x[-1], uk.rollout(model, state, nothing, law))
     for at in (pressed, eqx.tree_at(lambda s: s.q, pressed, pressed.q.at[2].add(-3e-3))):

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths.gathers import pick, placed, taken
-from ukemi.maths.ramps import clamp
+from ukemi.maths.ramps import at_least, clamp
 from ukemi.model.records import Model
 from ukemi.model.servos import ServoLayout
 
@@ -188,7 +188,7 @@ def _decay(model: Model, velocity: Array) -> Array:
     """Rate (n,) at which bristles spring back: −σ₀|v|/g(v), with Stribeck's g."""
     stiffness, _, coulomb, static, stribeck = model.servos.bristle.T
     has = model.servos.layout.states[:, BRISTLE] >= 0
-    g = coulomb + (static - coulomb) * jnp.exp(-((velocity / jnp.maximum(stribeck, LEAST)) ** 2))
+    g = coulomb + (static - coulomb) * jnp.exp(-((velocity / at_least(stribeck, LEAST)) ** 2))
     return jnp.where(has, -stiffness * jnp.abs(velocity) / jnp.where(has, jnp.maximum(g, LEAST), 1.0), 0.0)
 
 

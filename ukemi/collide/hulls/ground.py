@@ -161,10 +161,10 @@ def contacts(group: PairGroup, hulls: Hulls, corners: Corners, geoms: Array, a: 
         jnp.array(False),
     )
     k, found = lax.while_loop(lambda at: (at[0] < count) & (at[1].count < points), further, (jnp.int32(0), blank))
-    nowhere = jnp.isnan(low + high + pair.place).any() | jnp.isnan(pair.size).any()  # nothing is beneath NaN
-    hit = jax.tree.map(lambda x: x.at[0].set(jnp.where(nowhere, jnp.nan, x[0])), found.hit)
+    nowhere = jnp.isnan(low + high).any()  # then no cell is beneath: one contact at NaN is enough to tell
+    distance = found.hit.distance.at[0].set(jnp.where(nowhere, jnp.nan, found.hit.distance[0]))
     held = jnp.maximum(found.count, nowhere.astype(jnp.int32))
-    return found._replace(hit=hit, count=held, lost=found.lost | (k < count))
+    return found._replace(hit=found.hit._replace(distance=distance), count=held, lost=found.lost | (k < count))
 
 
 def _box(hulls: Hulls, corners: Joined | Array, body: Body) -> tuple[Array, Array]:

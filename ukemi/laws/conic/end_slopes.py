@@ -48,7 +48,8 @@ def at_end(here: Here, end: End, f: Array, ahead, ride: Callable[[Riding], tuple
     nearer = jnp.zeros((0, nv), f.dtype)
     if constant_dofs(here.model) is None:
         pull, turn = bend_of_scalars(scalar, frame, f[:n])
-    parts = [row_matrix(frame, scalar, end.blocks)], [turn]
+    rows = row_matrix(frame, scalar, end.blocks)
+    parts, limits = ([rows], [turn]), of_heads(layout(here.model, scalar), rows)
     if kinds.contacts:
         follow = following(here._replace(kin=frame.kin, contacts=frame.contacts), ahead)
 
@@ -59,8 +60,7 @@ def at_end(here: Here, end: End, f: Array, ahead, ride: Callable[[Riding], tuple
         for part, rows in zip(parts, by_row, strict=True):
             part.append(rows.reshape(-1, nv))
     J, turn = (jnp.concatenate(part) for part in parts)
-    own = layout(here.model, kinds)
-    return AtEnd(J, turn, jnp.concatenate([of_heads(own, J)[: own.limits], nearer]), pull, sums)
+    return AtEnd(J, turn, jnp.concatenate([limits, nearer]), pull, sums)
 
 
 def _of_contacts(own: RowKinds, here: Here, frame: Frame, follow: Follow, forces: Array, ride):

@@ -23,7 +23,7 @@ from ukemi.laws.conic.cones import Products, layout, of_cones, of_heads, owned
 from ukemi.laws.conic.derivative import follower
 from ukemi.laws.conic.end import blocks_of
 from ukemi.laws.conic.end_slopes import AtEnd, at_end
-from ukemi.laws.conic.mechanics import Mechanics
+from ukemi.laws.conic.mechanics import Mechanics, without_contacts
 from ukemi.laws.conic.newton import Slopes
 from ukemi.laws.conic.packed import velocities
 from ukemi.laws.conic.unknowns import Imbalance, Known, Path, Point
@@ -69,9 +69,9 @@ def jacobian(
 
 def _of_start(kinds: RowKinds, here: Here, known: Known, start, at: AtEnd, C: Turns, h: Array, ahead, fade: Array):
     """How what is asked changes with q and v at a given v⁺ (·, 2nv), but for the force; slips without coefficients."""
-    own, nv = layout(here.model, kinds), here.model.nv
+    own, scalar, nv = layout(here.model, kinds), without_contacts(kinds), here.model.nv
     frame = frame_of(here)
-    J = row_matrix(frame, kinds, blocks_of(frame))
+    J = row_matrix(frame, scalar, blocks_of(frame))
     closing, turned, nearer = C.rows(at.J), C.rows(at.turn), C.rows(at.nearer)
 
     def touching(_):
@@ -84,7 +84,7 @@ def _of_start(kinds: RowKinds, here: Here, known: Known, start, at: AtEnd, C: Tu
         return jnp.concatenate([found.q, found.v], -1)
 
     # of limits a closed form, of contacts none: it would take long to compile, and is rarely asked for
-    limits = -start.leaving[: own.limits, None] * of_heads(own, J)[: own.limits]
+    limits = -start.leaving[: own.limits, None] * of_heads(layout(here.model, scalar), J)
     apart = lambda none: none.at[0, : own.limits, :nv].set(limits)  # noqa: E731
     touches = (start.rebound > 0).any() | (start.leaving[own.limits :] > 0).any()
     none = jnp.zeros((2, len(start.rebound), 2 * nv), J.dtype)
@@ -95,7 +95,7 @@ def _of_start(kinds: RowKinds, here: Here, known: Known, start, at: AtEnd, C: Tu
     leaves = jnp.pad(h * of_heads(own, turned), room) - h * thrown
     slack = jnp.where(bounce, leaves, jnp.pad(gap, room))
     aims = jnp.pad(-fade[:, None] * nearer, room)
-    held = jnp.pad((closing - J)[kinds.holding] / h, room)
+    held = jnp.pad((closing[kinds.holding] - J[kinds.holding]) / h, room)
     slip = jnp.pad(of_cones(own, turned), ((0, 0), *room))
     empty = jnp.zeros((0, 2 * nv), J.dtype)
     return Imbalance(empty, held, slack, slip, Products(aims, owned(own, aims), empty))
