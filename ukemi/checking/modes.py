@@ -24,6 +24,8 @@ from ukemi.constraints.contacts import contact_parameters, mixing_code
 from ukemi.constraints.rows import placed, row_kinds, scalar_blocks
 from ukemi.constraints.softness import softness_code
 from ukemi.errors import InputError
+from ukemi.laws.conic.balance import of_origin, start_of
+from ukemi.laws.conic.cones import layout
 from ukemi.laws.conic.derivative import system_at
 from ukemi.laws.conic.law import Conic
 from ukemi.laws.conic.newton import condition
@@ -103,14 +105,16 @@ def _(method: Conic, model: Model, state: State, inputs: Input) -> tuple[State, 
     found, facts, far = method._motion(here, guide)
     model = here.model
     moved, known = method._after(state, inputs, here, guide, found, facts, far), found[1]
-    codes = _codes_of_forces(model, state, inputs, here.kin, here.contacts)
-    heads, first = known.on[0] * pack(known.bounce, known.deep), len(known.bounce) - len(known.origin)
+    codes, kinds = _codes_of_forces(model, state, inputs, here.kin, here.contacts), method._kinds(model)
+    leaving = start_of(here, kinds, model.options.timestep).leaving  # what is inside at the start is kept, or not
+    inside = of_origin(layout(model, kinds), leaving, known.origin)
+    heads, first = known.on[0] * pack(known.bounce, known.deep, inside), len(known.bounce) - len(known.origin)
     codes.append(heads[:first])
     if len(known.origin):
         near = jax.tree.map(lambda x: x[: len(known.origin)], known.contacts._replace(overflow=None, failed=None))
         near = near._replace(active=known.on[0][first:])
         codes.append(_by_pair(model, near, heads[first:], mixing_code(model)[near.pair]))
-    at, (z, _) = (method.mechanics, method._kinds(model)), found
+    at, (z, _) = (method.mechanics, kinds), found
     system = system_at(at, z, known, guide.ahead, here, model.options.timestep, method.path(z.v.dtype))
     sharp = condition(system, free_motion(here, model.options.timestep).M) < BLURRED
     codes += [_moved_code(model, state, moved), jnp.where(facts[1] & sharp, 0, -1)[None]]
@@ -118,12 +122,16 @@ def _(method: Conic, model: Model, state: State, inputs: Input) -> tuple[State, 
 
 
 def tightly(method: Conic) -> Conic:
-    """The same law, solved to rounding: within 1e-4 κ of the path, where its steps end, slopes are off by 1e-6."""
+    """The same law, solved to rounding.
+
+    Within 1e-4 κ of the path and 1e-9 of the velocities at hand, where its steps end, slopes are off by 1e-6: what is
+    left of a small change is a share of it, the same at every size of the differences.
+    """
 
     class Tightly(type(method)):
         def _settings(self, here):
             settings = super()._settings(here)
-            return settings._replace(iterations=2 * settings.iterations, near=1e-7, exact=0.0)
+            return settings._replace(iterations=2 * settings.iterations, near=1e-7, exact=0.0, tolerance=1e-12)
 
     return Tightly(**{field.name: getattr(method, field.name) for field in dataclasses.fields(method)})
 
