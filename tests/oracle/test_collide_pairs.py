@@ -196,20 +196,25 @@ def test_flat_contact_supports_the_weight(a, b, height, mat, points):
         assert around[:, 1].max() > 0.15 and around[:, 1].min() < -0.15
 
 
-@pytest.mark.parametrize("dtype, least", [(np.float64, -16.5), (np.float32, -7.5)])
-def test_cylinder_stands_on_a_slope_with_any_tilt(dtype, least):
-    """However small its tilt; MuJoCo finds none or far too deep contacts at tilts like rounding."""
-    rng, shapes_a, shapes_b = np.random.default_rng(8), [], []
+@pytest.mark.parametrize("dtype, least, rounding", [(np.float64, -16.5, 1e-14), (np.float32, -7.5, 1e-6)])
+def test_cylinder_stands_on_a_slope_with_any_tilt(dtype, least, rounding):
+    """However small its tilt, and as deep as it says to rounding; MuJoCo finds none or far too deep contacts at tilts
+    like rounding.
+    """
+    rng, shapes_a, shapes_b, lowest = np.random.default_rng(8), [], [], []
     for _ in range(BATCH):
         slope, quat, tilt = random_shape(rng, 1.0), np.zeros(4), np.zeros(9)
         axis, size = rng.normal(size=3), rng.choice([0.05, 0.1, 0.2], 3)
         mujoco.mju_axisAngle2Quat(quat, axis / np.linalg.norm(axis), 10.0 ** rng.uniform(least, -5))
         mujoco.mju_quat2Mat(tilt, quat)
+        off = np.hypot(*tilt[[2, 5]])  # sine between the cylinder's axis and the normal
+        lowest.append(-1e-3 + size[1] * off**2 / 2 - size[0] * off)
         shapes_a.append(slope)
         shapes_b.append(Shape(slope.pos + slope.mat[:, 2] * (size[1] - 1e-3), slope.mat @ tilt.reshape(3, 3), size))
     hits = evaluate("plane", "cylinder", shapes_a, shapes_b, dtype)
     nearest = np.sort(hits.distance, axis=1)[:, :3]
     assert np.allclose(nearest, -1e-3, atol=5e-6)
+    assert np.abs(nearest[:, 0] - lowest).max() < rounding
 
 
 @pytest.mark.parametrize(

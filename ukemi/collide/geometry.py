@@ -55,14 +55,11 @@ def steady_unit(v: Array, axis: Array, fallback: Array) -> Array:
     The derivative of a direction grows as 1/|v|. Where v is little more than rounding (a
     cylinder that stands on a plane) it has no meaning, so there the direction is held still
     and only kept perpendicular to the axis. Values are those of `unit`, as MuJoCo has them, but
-    for a v so short that rounding leaves much of it along the axis: that part is taken off.
+    for what rounding leaves of v along the axis: as a share of a short v it would tilt the rim.
     """
-    direction = unit(v, fallback)
-    squared = dot(v, v)
+    v = v - axis * dot(axis, v)
+    direction, squared = unit(v, fallback), dot(v, v)
     held = lax.stop_gradient(direction)
-    across = lax.stop_gradient(held - axis * dot(axis, held))
-    across = unit(jnp.where(dot(across, across) > 1e-2, across, lax.stop_gradient(fallback)), held)
-    held = jnp.where(squared < (1e-10 if v.dtype == jnp.float64 else 1e-3) ** 2, across, held)
     overlap = dot(axis, held)
     held = held - axis * (overlap - lax.stop_gradient(overlap))
     least = 1e-7 if v.dtype == jnp.float64 else 1e-3
