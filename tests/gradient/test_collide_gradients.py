@@ -21,7 +21,7 @@ from ukemi.collide.hulls import response as hull_response
 from ukemi.collide.primitives import PAIRS
 from ukemi.collide.shapes import EMPTY, Hit, Shape
 from ukemi.laws.here_slopes import posed
-from ukemi.maths import ranking
+from ukemi.maths import ranking, spatial
 from ukemi.mechanics.kinematics import kinematics
 from ukemi.xla import batches, programs
 
@@ -121,9 +121,9 @@ def test_derivatives_match_central_differences(pair):
 RECALLED = {"-".join(pair): pair for pair in NAMES if PAIRS[pair].recall}
 
 
-@pytest.mark.parametrize("name", few(RECALLED, "capsule-ellipsoid", "cylinder-box"))
+@pytest.mark.parametrize("name", few(RECALLED, "capsule-ellipsoid", "cylinder-box", "box-box"))
 def test_contacts_that_are_known_move_as_those_that_are_searched_for(name):
-    """What a step's derivative asks: it tells pairs for which there is a search their first contact."""
+    """What a step's derivative asks: it tells pairs that search or choose their first contact."""
     pair, own = RECALLED[name], PAIRS[RECALLED[name]]
     a, b, direction, _ = random_problem(pair, 120, seed=2)
 
@@ -146,6 +146,31 @@ def test_contacts_that_are_known_move_as_those_that_are_searched_for(name):
         size = 1 + np.abs(x).reshape(len(x), -1).max(1)
         error = np.abs(x - y).reshape(len(x), -1).max(1) / size
         assert len(x) > 60 and np.quantile(error, 0.99) < 1e-6 and error.max() < 1e-5, np.sort(error)[-5:]
+
+
+def test_boxes_are_told_by_the_normal_whether_they_touch_with_faces_alone():
+    """Where edges cross at a small angle, in one point, and faces alone have more contacts as near."""
+    own, rng, margin, n = PAIRS["box", "box"], np.random.default_rng(0), jnp.asarray(MARGIN), 200
+
+    def draw(a: bool):
+        turn = np.zeros(3) if a else np.array([*(0.03 * rng.normal(size=2)), rng.uniform(-0.5, 0.5)])
+        place = [0.0, 0.0, 0.0] if a else [0.15 + 0.02 * rng.normal(), 0.03, 0.149]
+        mat = spatial.quat_to_mat(spatial.quat_exp(jnp.asarray(turn)))
+        return Shape(np.array(place), np.asarray(mat), np.array([0.2, 0.1, 0.1] if a else [0.2, 0.1, 0.05]))
+
+    a, b = (stack([draw(first) for _ in range(n)]) for first in (True, False))
+
+    def both(a, b):
+        found = [own.function(a, b, margin, known=faces) for faces in (False, True)]
+        firsts = [Hit(hit.distance[0], hit.point[0], hit.normal[0]) for hit in found]
+        return found, [own.recall(a, b, first) for first in firsts]
+
+    (usual, faces), told = jax.jit(jax.vmap(both), compiler_options=QUICK)(a, b)
+    one, several = (np.sum(np.asarray(hit.distance) < MARGIN, axis=1) for hit in (usual, faces))
+    edges = (one == 1) & (several > 2)
+    assert edges.sum() > 20 and np.asarray(told[1])[several > 0].all() and not np.asarray(told[0])[edges].any()
+    nearest = np.asarray(faces.distance).min(1) - np.asarray(usual.distance).min(1)
+    assert np.abs(nearest[edges]).max() < 2e-4  # the cosine between the two normals
 
 
 SECOND = [("sphere", "capsule"), ("box", "box"), ("capsule", "ellipsoid"), ("ellipsoid", "box"), ("cylinder", "box")]

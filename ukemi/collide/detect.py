@@ -64,27 +64,29 @@ def unsound(contacts: Contacts) -> dict[Status, Array]:
     return {Status.CONTACT_OVERFLOW: contacts.overflow, Status.SEARCH_UNFINISHED: contacts.failed}
 
 
-def detect(model: Model, kin: Kinematics, ahead: Array | None = None) -> Contacts:
+def detect(model: Model, kin: Kinematics, ahead: Array | None = None, steady: Array | None = None) -> Contacts:
     """Contact points at the poses `kin`.
 
     ahead: distance, one or per pair (pairs,), beyond the margin from which on contacts count as active [m].
+    steady: () bool, whether boxes are to touch with faces alone, which do not jump as they turn (`pairs.box_box`).
     """
     if not model.pairs.layout.groups:
         return _no_contacts(model)
     # a stage of its own: fused with what derivatives make of the same frames, they would be rounded otherwise
     pos, mat = compact(geom_frames)(model, kin)
-    return _detect(model, shapes_at(model.geoms, pos, mat), ahead)
+    return _detect(model, shapes_at(model.geoms, pos, mat), ahead, steady)
 
 
 @jax.custom_jvp
-def _detect(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
-    return compact(_find)(model, shapes, ahead)
+def _detect(model: Model, shapes: Shape, ahead: Array | None, steady: Array | None) -> Contacts:
+    return compact(_find)(model, shapes, ahead, steady)
 
 
-def _find(model: Model, shapes: Shape, ahead: Array | None) -> Contacts:
+def _find(model: Model, shapes: Shape, ahead: Array | None, steady: Array | None) -> Contacts:
     layout = model.pairs.layout
     overflow, failed = jnp.zeros((2,), bool)
     posed, unlisted = posed_at(model, shapes, ahead)
+    posed = posed._replace(steady=steady)
     parts, given = [examine_whole(layout, g, posed) for g in planes(layout)], [*shapes]
     if len(planes(layout)) < len(layout.groups):
         others, overflow, failed = one_by_one(lambda posed: near_pairs(layout, posed))(posed)
@@ -164,8 +166,8 @@ def _patches(layout: PairLayout, corners: Corners, features: Array, count: Array
 
 def _differentiate_detect(primals, tangents):
     """Contacts follow their shapes by the derivative of the pair functions; which contacts there are is constant."""
-    (model, shapes, ahead), (models, along, _) = primals, tangents
-    contacts = keep(_detect(model, shapes, ahead))
+    (model, shapes, ahead, steady), (models, along, *_) = primals, tangents
+    contacts = keep(_detect(model, shapes, ahead, steady))
     return contacts, _following(model, shapes, ahead, along, free_corners(models), contacts)
 
 

@@ -23,6 +23,7 @@ from ukemi.collide.primitives import (
     is_flat,
     is_ground,
     is_searched,
+    is_steadied,
     kind_in,
     place_in_bundle,
     points_in,
@@ -116,7 +117,9 @@ def _examine(layout: PairLayout, family: list[int], at, posed: Posed, nearest: N
         hit, features = touching.contacts(layout.hulls, posed.corners, one, nearest)
         taken = jnp.where((hit.distance < EMPTY).any(), points, 0)
     else:
-        hit = side_by_side(family_function(layout, family)[0])(a, b, reach, kind_in(layout, family, pair))
+        told = posed.steady is not None and is_steadied(group.types)
+        find = partial(family_function(layout, family)[0], **{"known": posed.steady} if told else {})
+        hit = side_by_side(find)(a, b, reach, kind_in(layout, family, pair))
         features = jnp.zeros((len(geoms) * points, 0 if layout.hulls.idle else FEATURES), jnp.int32)
     data = row_of(hit, is_axial(layout)).reshape(-1, width(is_axial(layout)))
     pair = jnp.repeat(pair, points)

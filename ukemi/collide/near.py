@@ -31,6 +31,7 @@ class Posed(NamedTuple):
     near: Array  # (n,) distance between bounding capsules, less the reach [m]
     corners: Corners
     count: Array  # () candidates in the list, behind those that are looked at always; 0 unless there are many
+    steady: Array | None = None  # () bool: pairs that can be told to are to touch with what does not jump
 
     def part(self, start, size: int) -> "Posed":
         """The same with a part of the list."""

@@ -13,7 +13,7 @@ from ukemi.collide.hulls.ground import most
 from ukemi.collide.hulls.touching import SEVERAL
 from ukemi.collide.kinds import KINDS
 from ukemi.collide.pairs import balls, box, plane
-from ukemi.collide.pairs.box_box import box_box
+from ukemi.collide.pairs.box_box import box_box, by_faces
 from ukemi.collide.pairs.manifold import convex_contacts
 from ukemi.collide.shapes import Hit, Shape
 from ukemi.model.records import PairGroup, PairLayout
@@ -31,6 +31,7 @@ class PairFunction(NamedTuple):
     wanders: bool = False  # whether its slots are not always the same places of the shapes
     axial: bool = False  # whether the first tangents of its contacts follow an axis of a shape
     recall: Callable[[Shape, Shape, Hit], Any] | None = None  # what `function` takes for `known`, of its first contact
+    steadied: bool = False  # `known` says whether they touch with what does not jump as they turn
 
 
 # Those with a routine of their own. The normal of a contact points from a to b.
@@ -46,7 +47,7 @@ _OWN: dict[tuple[str, str], PairFunction] = {
     ("capsule", "capsule"): PairFunction(balls.capsule_capsule, 2, balls.smooth_capsule_capsule),
     ("sphere", "box"): PairFunction(box.sphere_box, 1),
     ("capsule", "box"): PairFunction(box.capsule_box, 2, wanders=True),
-    ("box", "box"): PairFunction(box_box, 8, wanders=True),
+    ("box", "box"): PairFunction(box_box, 8, wanders=True, recall=by_faces, steadied=True),
 }
 
 
@@ -129,6 +130,16 @@ def is_searched(group: PairGroup) -> bool:
     return group.types in POLYTOPES and not is_flat(group) and not is_ground(group)
 
 
+def is_steadied(types: tuple[str, str]) -> bool:
+    """Whether two kinds can be told to touch with what does not jump as they turn."""
+    return types in PAIRS and PAIRS[types].steadied
+
+
+def has_steadied(layout: PairLayout) -> bool:
+    """Whether some pairs can."""
+    return any(is_steadied(group.types) for group in layout.groups)
+
+
 def is_general(types: tuple[str, str]) -> bool:
     """Whether the routine for any two convex kinds is theirs."""
     return types in PAIRS and not PAIRS[types].exact
@@ -175,16 +186,17 @@ def kind_in(layout: PairLayout, family: list[int], pair: Array) -> Array:
 
 
 def family_function(layout: PairLayout, family: list[int]) -> tuple[Callable[..., Hit], Callable[..., Any] | None]:
-    """The function of a family's pairs, of (a, b, margin, kind); and, if it searches, one of (a, b, hit, kind) for what
-    it takes for `known`, so that it need not, of the first contact that it found.
+    """The function of a family's pairs, of (a, b, margin, kind); and, if it searches or chooses, one of (a, b, hit, kind)
+    for what it takes for `known`, so that it need not, of the first contact that it found.
     """
     groups = [layout.groups[g] for g in family]
     if is_general(groups[0].types):
         kinds = [(KINDS[a], KINDS[b]) for a, b in (group.types for group in groups)]
         function, _, recall = convex_contacts(*kinds)
         return function, recall
-    own = pair_function(layout, groups[0])
-    return lambda a, b, margin, kind: own(a, b, margin), None
+    own, recall = pair_function(layout, groups[0]), PAIRS[groups[0].types].recall
+    of_own = recall and (lambda a, b, hit, kind: recall(a, b, hit))
+    return lambda a, b, margin, kind, **known: own(a, b, margin, **known), of_own
 
 
 def points_in(layout: PairLayout, family: list[int]) -> int:

@@ -23,7 +23,6 @@ from ukemi.collide.primitives import (
     chunk_in,
     families,
     family_function,
-    is_general,
     kind_in,
     place_in_bundle,
     points_in,
@@ -355,15 +354,17 @@ def _slots(contacts, own: Array, pair: Array, real: Array, points: int) -> Array
 
 
 def _first_contacts(layout: PairLayout, family: list[int], contacts, pair: Array) -> Hit | None:
-    """First contacts (n, ...) of pairs (n,) of a family, if that spares a search."""
-    if not is_general(layout.groups[family[0]].types):
+    """First contacts (n, ...) of pairs (n,) of a family, if these spare it a search or a choice."""
+    if not family_function(layout, family)[1]:
         return None
-    own = (contacts.pair == pair[:, None]) & (contacts.which == 0) & contacts.active
+    own = (contacts.pair == pair[:, None]) & contacts.active
+    which = jnp.where(own, contacts.which, np.iinfo(np.int32).max)
+    own = own & (which == which.min(-1, keepdims=True))
     return Hit(*(mix(own, x) for x in (contacts.distance, contacts.point, contacts.frame[:, 0])))
 
 
 def _of_known(derive, layout: PairLayout, family: list[int], first: Hit | None, kind: Array, a, b, *more):
-    """What `derive` makes of a pair's function, which need not search where its first contact is known."""
+    """What `derive` makes of a pair's function, which need not search, or choose, where its first contact is known."""
     function, recall = family_function(layout, family)
     known = {"known": recall(a, b, first, kind)} if recall and first else {}
     return derive(partial(function, kind=kind, **known), a, b, *more)

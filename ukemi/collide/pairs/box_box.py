@@ -4,6 +4,10 @@ A face of one box (the reference) meets the most opposed face of the other (the 
 the contacts are the corners of the polygon in which the two overlap, seen along the normal. Two
 edges meet in one point. Which case applies is decided on values alone; everything that is
 differentiated comes after that, in closed form.
+
+Where two edges cross at a small angle a little turn decides between one point of them and a whole
+polygon, which a search for the end of a step can go back and forth between. Faces alone do not
+jump there, and touch where the edges do: where these cross is a corner of the polygon.
 """
 
 from typing import NamedTuple
@@ -69,16 +73,21 @@ class _Axis(NamedTuple):
     apart: Array  # () bool: some axis separates by more than the margin
 
 
+def _edge_axes(turn: Array) -> tuple[Array, Array]:
+    """Common perpendiculars (9, 3) of the edges of both boxes, and which pairs (9,) have none."""
+    axes = cross(jnp.eye(3, dtype=turn.dtype)[:, None], turn.T[None]).reshape(9, 3)
+    squared = dot(axes, axes)
+    parallel = squared < _Tolerance.of(turn.dtype).parallel
+    return axes / jnp.sqrt(jnp.where(parallel, 1.0, squared))[:, None], parallel
+
+
 def _separations(pose: _Pose) -> tuple[Array, Array, Array]:
     """Separation along face normals (6,) and edge pairs (9,), and the latters' axes (9, 3)."""
     turn, apart, size_a, size_b = pose
     face_a = jnp.abs(apart) - size_a - rotate(jnp.abs(turn), size_b)
     face_b = jnp.abs(unrotate(turn, apart)) - size_b - unrotate(jnp.abs(turn), size_a)
 
-    axes = cross(jnp.eye(3, dtype=turn.dtype)[:, None], turn.T[None]).reshape(9, 3)
-    squared = dot(axes, axes)
-    parallel = squared < _Tolerance.of(turn.dtype).parallel
-    axes = axes / jnp.sqrt(jnp.where(parallel, 1.0, squared))[:, None]
+    axes, parallel = _edge_axes(turn)
     radius = dot(jnp.abs(axes), size_a) + dot(jnp.abs(unrotate(turn, axes)), size_b)
     edges = jnp.where(parallel, NEVER, jnp.abs(dot(axes, apart)) - radius)
     return jnp.concatenate([face_a, face_b]), edges, axes
@@ -242,19 +251,29 @@ def _face_contacts(pose: _Pose, chosen: _Axis) -> tuple[Array, Array, Array]:
     return distance, unrotate(basis, local), normal
 
 
-def box_box(a: Shape, b: Shape, margin: Array) -> Hit:
-    """Up to eight contacts of two faces, or one of two edges.
+def _seen_from(a: Shape, b: Shape) -> _Pose:
+    turn = jnp.sum(a.mat[:, :, None] * b.mat[:, None, :], axis=0)
+    return _Pose(turn, unrotate(a.mat, b.pos - a.pos), a.size, b.size)
+
+
+def by_faces(a: Shape, b: Shape, hit: Hit) -> Array:
+    """Whether a contact is one of two faces, not of edges, as its normal says."""
+    turn, normal = _seen_from(a, b).turn, unrotate(a.mat, hit.normal)
+    edges, parallel = _edge_axes(turn)
+    across = cross(jnp.concatenate([jnp.eye(3, dtype=turn.dtype), turn.T, edges]), normal)
+    off = dot(across, across)
+    return off[:6].min() <= jnp.where(parallel, 1.0, off[6:]).min()
+
+
+def box_box(a: Shape, b: Shape, margin: Array, known: Array | bool = False) -> Hit:
+    """Up to eight contacts of two faces, or one of two edges; known: whether faces alone count.
 
     Distances are along the normal of the chosen face, as in MuJoCo: for boxes that are apart
     diagonally the overlap is empty and so is the Hit, whatever their true distance.
     """
-    pose = _Pose(
-        jnp.sum(a.mat[:, :, None] * b.mat[:, None, :], axis=0),
-        unrotate(a.mat, b.pos - a.pos),
-        a.size,
-        b.size,
-    )
+    pose = _seen_from(a, b)
     chosen = _choose_axis(lax.stop_gradient(pose), lax.stop_gradient(margin))
+    chosen = chosen._replace(at_edges=chosen.at_edges & ~jnp.asarray(known))
     edge_distance, edge_point, edge_normal = _edge_contact(pose, chosen)
     distance, point, normal = _face_contacts(pose, chosen)
 

@@ -8,6 +8,7 @@ All is one loop whose turn looks at one point: it takes it, and decides on the n
 Thus geometry and linear algebra are compiled once.
 """
 
+from functools import partial
 from typing import cast
 
 import jax
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ukemi.collide.primitives import has_steadied
 from ukemi.laws.conic import cones
 from ukemi.laws.conic.balance import (
     SHALLOW,
@@ -38,6 +40,7 @@ HALVINGS = 10
 STARTS = (1.0, 1.0, 1.0, 10.0, 0.1, 1.0, 1.0, 10.0, 0.1, 3.0, 10.0, 0.1)
 AT_REST = np.array([2, 6, 10, 11])  # those that look at the pose at the start of the step
 MEASURED = 5
+STEADY = 3  # in which boxes touch with faces alone, which do not jump as they turn, if there are two that may meet
 AGAIN = 3  # iterations from one measurement to the next
 JAMMED = (1e-2, 1e-6)  # steps, of the warm start and of others, after which another start is tried
 CREEPING = 8  # short steps in a row after which another start is tried
@@ -216,7 +219,8 @@ def _start(task: Task, start: Array) -> Array:
 def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     """The residual at a point, with the contacts that there are at its end; and the velocities at hand."""
     kinds, own, here, start, h, path, mechanics = task[:4] + task[6:9]
-    end = mechanics.ending(here, kinds, tried.v, h, task.detect)
+    steady = carry.progress.start == STEADY if has_steadied(here.model.pairs.layout) else None
+    end = mechanics.ending(here, kinds, tried.v, h, partial(task.detect, steady=steady))
     frame, rows, moves = end.frame, end.rows, end.moves()
     pulls = mechanics.pulls(task.begun, here, end, moves)
     at = marks(here.model, frame.kin, frame.contacts, kinds.contacts)

@@ -260,7 +260,7 @@ class Conic(Method):
             self.mechanics.begin(here, kinds, duration, free),
             bounces(here, kinds, duration, start, free.v),
             guide.recalled,
-            lambda kin: detect(model, kin, guide.ahead),
+            lambda kin, steady=None: detect(model, kin, guide.ahead, steady),
         )
 
     def search(self, model: Model, state: State, ctrl=None, *, turns: int = 60, whole: bool = False) -> Search:
