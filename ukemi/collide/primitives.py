@@ -186,8 +186,8 @@ def kind_in(layout: PairLayout, family: list[int], pair: Array) -> Array:
 
 
 def family_function(layout: PairLayout, family: list[int]) -> tuple[Callable[..., Hit], Callable[..., Any] | None]:
-    """The function of a family's pairs, of (a, b, margin, kind); and, if it searches or chooses, one of (a, b, hit, kind)
-    for what it takes for `known`, so that it need not, of the first contact that it found.
+    """The function of a family's pairs, of (a, b, margin, kind); and, if it searches or chooses, one of (a, b, hit,
+    kind) for what it takes for `known`, so that it need not, of the first contact that it found.
     """
     groups = [layout.groups[g] for g in family]
     if is_general(groups[0].types):
