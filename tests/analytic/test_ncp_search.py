@@ -127,6 +127,31 @@ def test_boxes_that_touch_with_faces_alone_have_the_derivative_of_these(law):
     assert len(agree) > 2 and np.mean(agree) > 0.7, agree
 
 
+BRICKS = """<mujoco><asset><mesh name="brick" vertex="{corners}"/></asset><worldbody>
+<geom type="mesh" mesh="brick" pos="0 0 -.04"/>
+<body pos=".03 .02 .045" euler="8 5 50"><freejoint/><geom type="mesh" mesh="brick"/></body></worldbody></mujoco>"""
+
+
+def test_meshes_that_lie_on_each_other_have_several_contacts_before_they_touch():
+    """One that became several at the very touch a step ends at would leave nothing balanced."""
+    places = [(x, y, z) for x in (-0.06, 0.06) for y in (-0.05, 0.05) for z in (-0.04, 0.04)]
+    model = uk.load(BRICKS.format(corners=" ".join(f"{x} {y} {z}" for x, y, z in places)))
+
+    @quick
+    def found(q):
+        kin = of_state(model, uk.initial_state(model, q=q), as_input(model, None))
+        ahead = jnp.asarray(1e-3)
+        return [detect(model, kin, ahead, steady).active.sum() for steady in (None, jnp.zeros((), bool))]
+
+    for height, alone in ((1e-6, 1), (-1e-6, 4)):
+        flat = jnp.array([0.03, 0.02, 0.04 + height, 1, 0, 0, 0])
+        assert list(map(int, found(flat))) == [alone, 4]
+    states = uk.rollout(model, uk.initial_state(model), jnp.zeros((300, 0)), uk.NCP())
+    assert not np.asarray(states.status).any()
+    rest = jax.tree.map(lambda x: np.asarray(x[-1]), states)
+    assert abs(rest.v).max() < 1e-6 and abs(rest.q[2] - 0.04) < 1e-5 and abs(rest.q[4:6]).max() < 1e-4
+
+
 def test_corners_of_a_box_that_turns_are_known_by_where_they_are():
     model, rng = uk.load(BOX), np.random.default_rng(1)
     found, start = [], uk.initial_state(model)

@@ -77,7 +77,8 @@ def _pair(layout: PairLayout, family: list[int], at, posed: Posed) -> touching.P
     """The one pair of polytopes at a place (1,) of the list: without a batch (`chunk_in`), branches stay branches."""
     pair = rows_at(posed.pair, at)
     geoms = rows_at(layout.geoms, pair)
-    one = kind_in(layout, family, pair), geoms, *sides(posed.shapes, geoms), rows_at(posed.reach, at)
+    reach, early = jax.tree.map(lambda x: rows_at(x, at), (posed.reach, posed.early))
+    one = kind_in(layout, family, pair), geoms, *sides(posed.shapes, geoms), reach, early
     one = spatial.materialize(jax.tree.map(lambda x: x[0], one))
     return touching.Pair([layout.groups[g].types for g in family], *one)
 
@@ -112,7 +113,7 @@ def _examine(layout: PairLayout, family: list[int], at, posed: Posed, nearest: N
     which = jnp.asarray(np.tile(np.arange(points, dtype=np.int32), len(geoms)))
     one = _pair(layout, family, at, posed) if group.types in POLYTOPES else None
     if one and is_ground(group):
-        hit, features, which, taken, lost, failed = ground.contacts(group, layout.hulls, posed.corners, *one[2:])
+        hit, features, which, taken, lost, failed = ground.contacts(group, layout.hulls, posed.corners, *one[2:-1])
     elif one:
         hit, features = touching.contacts(layout.hulls, posed.corners, one, nearest)
         taken = jnp.where((hit.distance < EMPTY).any(), points, 0)

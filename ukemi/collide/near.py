@@ -31,14 +31,14 @@ class Posed(NamedTuple):
     near: Array  # (n,) distance between bounding capsules, less the reach [m]
     corners: Corners
     count: Array  # () candidates in the list, behind those that are looked at always; 0 unless there are many
+    early: Array | None = None  # (n,) how far above a face another's corners are contacts [m]; None: not above
     steady: Array | None = None  # () bool: pairs that can be told to are to touch with what does not jump
 
     def part(self, start, size: int) -> "Posed":
         """The same with a part of the list."""
-        pair, reach, near = (
-            lax.dynamic_slice_in_dim(jnp.asarray(x), start, size) for x in (self.pair, self.reach, self.near)
-        )
-        return self._replace(pair=pair, reach=reach, near=near)
+        own = self.pair, self.reach, self.near, self.early
+        pair, reach, near, early = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(jnp.asarray(x), start, size), own)
+        return self._replace(pair=pair, reach=reach, near=near, early=early)
 
 
 def _of(table: np.ndarray, pair: Pairs | None) -> Pairs:

@@ -135,11 +135,6 @@ def is_steadied(types: tuple[str, str]) -> bool:
     return types in PAIRS and PAIRS[types].steadied
 
 
-def has_steadied(layout: PairLayout) -> bool:
-    """Whether some pairs can."""
-    return any(is_steadied(group.types) for group in layout.groups)
-
-
 def is_general(types: tuple[str, str]) -> bool:
     """Whether the routine for any two convex kinds is theirs."""
     return types in PAIRS and not PAIRS[types].exact

@@ -30,6 +30,7 @@ OPPOSED = 0.996  # cosine of the angle up to which faces lie on each other
 LOOKS = 0.5  # cosine of the angle up to which a cap may be what touches
 ALONG = 0.0888  # sine of that up to which an edge lies along a face
 MOST = 4
+SLACK = 1e-6  # how much lower a corner is that takes another one's place [m]
 
 
 class Reached(NamedTuple):
@@ -76,11 +77,12 @@ def manifold(
     ids_b: Array,
     normal: Array,
     girth: Array | None,
+    early: Array | None,
 ) -> Features:
     """Up to four contacts (4, ...) around the simplex that a search ended with; NONE if there are none.
 
     ids_a, ids_b: (3,) its corners; normal: (3,) from a to b; girth: () radius of a if that is a capsule or cylinder,
-    else zero; None where it is never one.
+    else zero; None where it is never one. early: () how high above the other one corners count; None: not above.
     """
     bodies = together(a._replace(core=None), b._replace(core=None))
     near = jax.vmap(partial(reached, hulls))(bodies, together(ids_a, ids_b), together(normal, -normal))
@@ -116,7 +118,7 @@ def manifold(
     along = jnp.where(of_a | of_b, 1.0, -dot(up_a, up_b))
     height = along * dot(left.place - clipper.place[0], up)
     height = jnp.where(of_a | of_b | real_corners(left, clipper, up), height, jnp.inf)
-    chosen, there = spatial.materialize(choose(left, height, of_a | of_b))
+    chosen, there = spatial.materialize(choose(left, height, of_a | of_b, early))
     found = jax.vmap(lambda of: describe(of, subject, clipper, of_a, of_b))(rows_at(left.of, chosen))
     faces = jnp.where(jnp.stack([of_a, of_b]), -1, face)
     case = jnp.where(there & used, found.case, features.NONE).astype(jnp.int32)
@@ -281,11 +283,13 @@ def real_corners(left: Polygon, clipper: Loop, up: Array) -> Array:
     return (left.of < CUT).any(-1) | (dot(gap, gap) <= 1e-8 * dot(span, span).max())
 
 
-def choose(left: Polygon, height: Array, of_edge: Array) -> tuple[Array, Array]:
+def choose(left: Polygon, height: Array, of_edge: Array, early: Array | None) -> tuple[Array, Array]:
     """Which corners (4,) of what is left become contacts, and which of these there are (4,): those of no height.
 
-    Of a face those above the other one are left out first, then four are chosen.
+    Of a face those above the other one are left out first, then four are chosen. Where those above count `early`, which
+    four these are must not change with rounding at rest, but what is lower than all of them has to be one.
     """
+    highest = 0.0 if early is None else early
     # of an edge the two ends that are furthest apart
     few = left.place[:8]
     gap = few[:, None] - few[None]
@@ -295,14 +299,20 @@ def choose(left: Polygon, height: Array, of_edge: Array) -> tuple[Array, Array]:
     first, second = row_and_column(far, 8)
     ends = jnp.stack([first, second, second, second])
     every = jnp.arange(MOST, dtype=jnp.int32)
-    below = (height <= 0) & (jnp.arange(len(height)) < left.count)
+    below = (height <= highest) & (jnp.arange(len(height)) < left.count)
     order, count = places(below, len(below)), below.sum().astype(jnp.int32)
     at = lax.cond(count > MOST, lambda: four(rows_at(left.place, order), count, count), lambda: every)
+    if early is not None:
+        heights = rows_at(height, order)
+        low = jnp.argmin(jnp.where(np.arange(len(order)) < count, heights, jnp.inf)).astype(jnp.int32)
+        left_out = rows_at(heights, low) < rows_at(heights, at).min() - SLACK
+        nearest = jnp.argmin(jnp.abs(at - low))
+        at = jnp.where(left_out & (every == nearest), low, at)
     several = rows_at(order, at)
     whole = jnp.where(left.count > 2, ends, every)
     pick = jnp.where(of_edge, whole, several)
     there = every < jnp.where(of_edge, jnp.minimum(left.count, 2), count)
-    return pick, there & (rows_at(height, pick) <= 0)
+    return pick, there & (rows_at(height, pick) <= highest)
 
 
 # ---- what the corners are --------------------------------------------------------------------------------------------

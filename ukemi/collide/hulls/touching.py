@@ -66,6 +66,7 @@ class Pair(NamedTuple):
     a: Shape
     b: Shape
     reach: Array  # () [m]
+    early: Array | None  # () how far above a face corners are contacts [m]; None: not above, and if shapes overlap
 
     def bodies(self, hulls: Hulls) -> tuple[Body, Body]:
         """Both as polytopes."""
@@ -86,7 +87,7 @@ def contacts(hulls: Hulls, corners: Corners, pair: Pair, found: Nearest | None) 
 
     found: where the shapes are nearest; None if the first one is a plane.
     """
-    types, kind, geoms, a, b, reach = pair
+    types, kind, geoms, a, b, reach, early = pair
     kinds, second, every = [a for a, _ in types], types[0][1], forms(types)
     known = Known(corners.hulls, rows_at(hulls.of, geoms))
 
@@ -107,7 +108,7 @@ def contacts(hulls: Hulls, corners: Corners, pair: Pair, found: Nearest | None) 
         return hits(*_on_plane(hulls, known, a, b, body(second, b, known.hull[1]), reach))
     assert found
     one, other = pair.bodies(hulls)
-    return hits(*several(kinds, kind, hulls, known, one, other, found, a))
+    return hits(*several(kinds, kind, hulls, known, one, other, found, a, early))
 
 
 class Form(NamedTuple):
@@ -167,9 +168,21 @@ def nearest(hulls: Hulls, known: Known, one: Body, other: Body, a: Shape, reach:
 
 
 def several(
-    kinds: list[str], kind: Array, hulls: Hulls, known: Known, one: Body, other: Body, found: Nearest, a: Shape
+    kinds: list[str],
+    kind: Array,
+    hulls: Hulls,
+    known: Known,
+    one: Body,
+    other: Body,
+    found: Nearest,
+    a: Shape,
+    early: Array | None,
 ) -> tuple[Features, Array]:
-    """What touches: Features (k, ...), and a rough normal (3,) from a to b."""
+    """What touches: Features (k, ...), and a rough normal (3,) from a to b.
+
+    MuJoCo has several contacts where shapes overlap. Laws with cones, which end steps just before, would see one become
+    several at the very touch that they look for, so to them those of shapes that are near count as well.
+    """
     own = [side(name) for name in kinds]
     plain = jax.tree.map(lambda x: x[None], single(known.corners, one, other, found))
     first = one_of(kind, [beside_curved(found) if x.core else plain for x in own])
@@ -178,13 +191,13 @@ def several(
     first = jax.tree.map(lambda x: jnp.concatenate([x, jnp.zeros((SEVERAL - 1, *x.shape[1:]), x.dtype)]), first)
 
     def around():
-        more = manifold(hulls, known.corners, one, other, found.a, found.b, found.normal, girth)
+        more = manifold(hulls, known.corners, one, other, found.a, found.b, found.normal, girth, early)
         enough = (more.case != features.NONE).any()
         return jax.tree.map(lambda x, y: jnp.where(enough, x, y), more, first)
 
     lines = any(x.line for x in own)
     girth = one_of(kind, [a.size[0] if x.line else jnp.zeros_like(a.size[0]) for x in own]) if lines else None
-    touches = found.inside | (found.distance < one.radius + other.radius)
+    touches = found.inside | (found.distance < one.radius + other.radius + (0.0 if early is None else early))
     touches = touches & one_of(kind, [jnp.array(x.flat or x.line) for x in own])
     return lax.cond(touches, around, lambda: first), found.normal
 

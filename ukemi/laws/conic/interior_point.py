@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.collide.primitives import has_steadied
 from ukemi.laws.conic import cones
 from ukemi.laws.conic.balance import (
     SHALLOW,
@@ -40,7 +39,7 @@ HALVINGS = 10
 STARTS = (1.0, 1.0, 1.0, 10.0, 0.1, 1.0, 1.0, 10.0, 0.1, 3.0, 10.0, 0.1)
 AT_REST = np.array([2, 6, 10, 11])  # those that look at the pose at the start of the step
 MEASURED = 5
-STEADY = 3  # in which boxes touch with faces alone, which do not jump as they turn, if there are two that may meet
+STEADY = 3  # in which boxes touch with faces alone, which do not jump as they turn
 AGAIN = 3  # iterations from one measurement to the next
 JAMMED = (1e-2, 1e-6)  # steps, of the warm start and of others, after which another start is tried
 CREEPING = 8  # short steps in a row after which another start is tried
@@ -70,7 +69,7 @@ def blank(task: Task) -> Carry:
     heads, rubs = jnp.ones(H, v.dtype), jnp.ones(K, v.dtype)
     none = Cones(heads, heads, jnp.zeros((K, 2), v.dtype), rubs, jnp.zeros((K, 2), v.dtype))
     point = Point(v, jnp.zeros(task.kinds.hold, v.dtype), none)
-    shapes = jax.eval_shape(task.detect, task.here.kin)
+    shapes = jax.eval_shape(task.detect, task.here.kin, jnp.zeros((), bool))
     contacts = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     on = jnp.zeros(H, bool), jnp.zeros(K, bool)
     none_yet = jnp.full(task.kinds.contacts, -1, jnp.int32)
@@ -219,8 +218,7 @@ def _start(task: Task, start: Array) -> Array:
 def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     """The residual at a point, with the contacts that there are at its end; and the velocities at hand."""
     kinds, own, here, start, h, path, mechanics = task[:4] + task[6:9]
-    steady = carry.progress.start == STEADY if has_steadied(here.model.pairs.layout) else None
-    end = mechanics.ending(here, kinds, tried.v, h, partial(task.detect, steady=steady))
+    end = mechanics.ending(here, kinds, tried.v, h, partial(task.detect, steady=carry.progress.start == STEADY))
     frame, rows, moves = end.frame, end.rows, end.moves()
     pulls = mechanics.pulls(task.begun, here, end, moves)
     at = marks(here.model, frame.kin, frame.contacts, kinds.contacts)

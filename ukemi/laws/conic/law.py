@@ -201,7 +201,7 @@ class Conic(Method):
         ahead = None
         if model.pairs.layout.groups:
             ahead = lax.stop_gradient(compact(self.reach)(model, kin, state.v) + self.ahead)
-        here = here_at(model, state, inputs, kin, ahead)
+        here = here_at(model, state, inputs, kin, ahead, jnp.zeros((), bool))
         return here, Guide(ahead, recalled(state))
 
     def _motion(self, here: Here, guide: Guide) -> tuple[tuple[Point, Known], tuple[Array, Array], Array | bool]:
@@ -260,7 +260,7 @@ class Conic(Method):
             self.mechanics.begin(here, kinds, duration, free),
             bounces(here, kinds, duration, start, free.v),
             guide.recalled,
-            lambda kin, steady=None: detect(model, kin, guide.ahead, steady),
+            lambda kin, steady: detect(model, kin, guide.ahead, steady),
         )
 
     def search(self, model: Model, state: State, ctrl=None, *, turns: int = 60, whole: bool = False) -> Search:
