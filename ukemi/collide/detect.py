@@ -68,9 +68,8 @@ def detect(model: Model, kin: Kinematics, ahead: Array | None = None, steady: Ar
     """Contact points at the poses `kin`.
 
     ahead: distance, one or per pair (pairs,), beyond the margin from which on contacts count as active [m].
-    steady: None, or of laws that look for the end of a step in touch, whether boxes are to touch with faces alone,
-    which do not jump as they turn (`pairs.box_box`). Polytopes that lie on each other have several contacts before
-    they touch then (`hulls.touching`).
+    steady: () bool, whether contacts are to be those that do not jump as shapes turn and touch: boxes touch with faces
+    alone (`pairs.box_box`), and polytopes have several contacts before they touch (`hulls.touching`). None: never.
     """
     if not model.pairs.layout.groups:
         return _no_contacts(model)
@@ -88,7 +87,7 @@ def _find(model: Model, shapes: Shape, ahead: Array | None, steady: Array | None
     layout = model.pairs.layout
     overflow, failed = jnp.zeros((2,), bool)
     posed, unlisted = posed_at(model, shapes, ahead)
-    posed = posed._replace(steady=steady, early=None if steady is None else posed.reach)
+    posed = posed._replace(steady=steady, early=None if steady is None else jnp.where(steady, posed.reach, 0.0))
     parts, given = [examine_whole(layout, g, posed) for g in planes(layout)], [*shapes]
     if len(planes(layout)) < len(layout.groups):
         others, overflow, failed = one_by_one(lambda posed: near_pairs(layout, posed))(posed)
