@@ -8,6 +8,7 @@ import pytest
 
 import ukemi as uk
 from tests.scenes.derivatives import quick
+from tests.scenes.leaning import SCENE, leaning
 from ukemi.checking.modes import tightly
 from ukemi.collide.detect import detect
 from ukemi.constraints.rows import row_kinds, row_map
@@ -16,7 +17,6 @@ from ukemi.laws.conic.bending import bending
 from ukemi.laws.conic.end import blocks_of, frame_after
 from ukemi.laws.conic.marks import marks, places
 from ukemi.laws.conic.mechanics import without_contacts
-from ukemi.maths import spatial
 from ukemi.mechanics.kinematics import difference, integrate, of_state
 from ukemi.mechanics.turns import slopes_in_velocity
 from ukemi.model.records import as_input
@@ -68,27 +68,12 @@ def test_boxes_that_tumble_are_stepped_at_ten_steps_a_second(tumbling):
     assert clear[status == 0].min() > -1e-6
 
 
-ACROSS = """<mujoco><option timestep="0.005"/><worldbody><geom type="box" size=".2 .1 .1" pos="-.15 -.03 -.15"/>
-<body><freejoint/><geom type="box" size=".2 .1 .05"/></body></worldbody></mujoco>"""
-
-
-def leaning(model, draws: int):
-    """States (draws,) of a box that lands across another one's edge, leaning by about 3 degrees."""
-    rng, start, found = np.random.default_rng(0), uk.initial_state(model), []
-    for _ in range(draws):
-        turn = jnp.asarray([*np.deg2rad(3) * rng.normal(size=2), rng.uniform(-0.6, 0.6)])
-        place = [*0.02 * rng.normal(size=2), rng.uniform(-0.002, 0.008)]
-        q = jnp.concatenate([jnp.asarray(place), spatial.quat_exp(turn)])
-        found.append(eqx.tree_at(lambda s: (s.q, s.v), start, (q, jnp.asarray(0.5 * rng.normal(size=6)))))
-    return jax.tree.map(lambda *x: jnp.stack(x), *found)
-
-
 def test_boxes_that_land_across_each_others_edges_are_stepped():
     """A little turn decides between one point of two edges and a polygon of two faces: what the search goes back and
     forth between, faces alone bear.
     """
-    model = uk.load(ACROSS)
-    states = leaning(model, 60)
+    model = uk.load(SCENE.format(h=0.005))
+    states = leaning(model, 3.0, 60)
     after = quick(lambda states: jax.lax.map(lambda state: uk.step(model, state, None, uk.NCP()), states))(states)
     assert not after.status.any() and after.cache.iterations.max() > 50
 
@@ -96,7 +81,7 @@ def test_boxes_that_land_across_each_others_edges_are_stepped():
 @pytest.mark.slow
 @pytest.mark.parametrize("law", [uk.NCP(), uk.Maximal()])
 def test_boxes_that_touch_with_faces_alone_have_the_derivative_of_these(law):
-    model, law, nv, h = uk.load(ACROSS), tightly(law), 6, 1e-7
+    model, law, nv, h = uk.load(SCENE.format(h=0.005)), tightly(law), 6, 1e-7
 
     def nearby(state, x):
         q = integrate(model.tree, state.q, x[:nv], 1.0)
@@ -118,7 +103,7 @@ def test_boxes_that_touch_with_faces_alone_have_the_derivative_of_these(law):
         ends = jax.lax.map(end, jnp.concatenate([h * np.eye(2 * nv), -h * np.eye(2 * nv)]))
         return found.A, (ends[: 2 * nv] - ends[2 * nv :]).T / (2 * h), jax.jacfwd(end)(jnp.zeros(2 * nv))
 
-    states, agree = leaning(model, 120), []
+    states, agree = leaning(model, 3.0, 120), []
     for k in np.flatnonzero(steady(states)):
         A, central, forward = slopes(jax.tree.map(lambda x: x[k], states))  # noqa: B023
         size = float(abs(A).max())

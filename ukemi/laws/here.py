@@ -34,14 +34,12 @@ def here_of(model: Model, state: State, inputs: Input, ahead: Array | None = Non
     return here_at(model, state, inputs, of_state(model, state, inputs), ahead)
 
 
-def here_at(
-    model: Model, state: State, inputs: Input, kin: Kinematics, ahead: Array | None, steady: Array | None = None
-) -> Here:
+def here_at(model: Model, state: State, inputs: Input, kin: Kinematics, ahead: Array | None) -> Here:
     """The same where the kinematics are known."""
     warm = state.cache.acceleration
     if "warmstart" in model.options.layout.disabled:
         warm = jnp.zeros_like(warm)
-    contacts, warm = detect(model, kin, ahead, steady), lax.stop_gradient(warm)
+    contacts, warm = detect(model, kin, ahead), lax.stop_gradient(warm)
     return Here(model, kin, contacts, state.q, state.v, state.act, warm, inputs, ahead)
 
 

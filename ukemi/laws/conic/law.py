@@ -201,7 +201,7 @@ class Conic(Method):
         ahead = None
         if model.pairs.layout.groups:
             ahead = lax.stop_gradient(compact(self.reach)(model, kin, state.v) + self.ahead)
-        here = here_at(model, state, inputs, kin, ahead, jnp.zeros((), bool))
+        here = here_at(model, state, inputs, kin, ahead)
         return here, Guide(ahead, recalled(state))
 
     def _motion(self, here: Here, guide: Guide) -> tuple[tuple[Point, Known], tuple[Array, Array], Array | bool]:

@@ -43,7 +43,7 @@ class Task(NamedTuple):
     begun: Any  # what the mechanics take from the start
     bounce: Array  # (H,) heads at the start that bounce
     recalled: Pushes
-    detect: Callable  # contacts of kinematics, and of whether boxes are to touch with what does not jump
+    detect: Callable  # contacts of kinematics, and of whether these are to be `steady`
 
 
 class Found(NamedTuple):
