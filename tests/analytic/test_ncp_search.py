@@ -112,6 +112,19 @@ def test_boxes_that_touch_with_faces_alone_have_the_derivative_of_these(law):
     assert len(agree) > 2 and np.mean(agree) > 0.7, agree
 
 
+DISC = """<mujoco><option timestep=".002" cone="elliptic" impratio="10"/><worldbody>
+<geom type="box" size=".013 .0085 .005"/>
+<body pos=".026 0 0"><joint axis="0 1 0" armature="2e-4" damping=".05"/><joint axis="0 0 1" armature="2e-4" damping=".05"/>
+<geom type="cylinder" size=".009 .009" zaxis="1 0 0" mass=".014"/></body></worldbody></mujoco>"""
+
+
+def test_contacts_that_are_far_do_not_decide_whether_a_step_is_solved():
+    """The end of a knuckle 4 mm from the palm: which points of it are contacts jumps as it turns by a rounding error."""
+    model = uk.load(DISC)
+    states = uk.rollout(model, uk.initial_state(model, v=[0.002, 0.001]), jnp.zeros((40, 0)), uk.NCP())
+    assert not np.asarray(states.status).any() and np.asarray(states.cache.iterations).max() < 5
+
+
 BRICKS = """<mujoco><asset><mesh name="brick" vertex="{corners}"/></asset><worldbody>
 <geom type="mesh" mesh="brick" pos="0 0 -.04"/>
 <body pos=".03 .02 .045" euler="8 5 50"><freejoint/><geom type="mesh" mesh="brick"/></body></worldbody></mujoco>"""
@@ -126,13 +139,13 @@ def test_meshes_that_lie_on_each_other_have_several_contacts_before_they_touch()
     def found(q):
         kin = of_state(model, uk.initial_state(model, q=q), as_input(model, None))
         ahead = jnp.asarray(1e-3)
-        return [detect(model, kin, ahead, steady).active.sum() for steady in (None, jnp.ones((), bool))]
+        return [detect(model, kin, ahead, early=early).active.sum() for early in (None, ahead)]
 
     for height, alone in ((1e-6, 1), (-1e-6, 4)):
         flat = jnp.array([0.03, 0.02, 0.04 + height, 1, 0, 0, 0])
         assert list(map(int, found(flat))) == [alone, 4]
     states = uk.rollout(model, uk.initial_state(model), jnp.zeros((300, 0)), uk.NCP())
-    assert not np.asarray(states.status).any()
+    assert not np.asarray(states.status).any() and np.asarray(states.cache.iterations).mean() < 20
     rest = jax.tree.map(lambda x: np.asarray(x[-1]), states)
     assert abs(rest.v).max() < 1e-6 and abs(rest.q[2] - 0.04) < 1e-5 and abs(rest.q[4:6]).max() < 1e-4
 

@@ -64,30 +64,44 @@ def unsound(contacts: Contacts) -> dict[Status, Array]:
     return {Status.CONTACT_OVERFLOW: contacts.overflow, Status.SEARCH_UNFINISHED: contacts.failed}
 
 
-def detect(model: Model, kin: Kinematics, ahead: Array | None = None, steady: Array | None = None) -> Contacts:
+def detect(
+    model: Model,
+    kin: Kinematics,
+    ahead: Array | None = None,
+    steady: Array | None = None,
+    early: Array | None = None,
+) -> Contacts:
     """Contact points at the poses `kin`.
 
     ahead: distance, one or per pair (pairs,), beyond the margin from which on contacts count as active [m].
-    steady: () bool, whether contacts are to be those that do not jump as shapes turn and touch: boxes touch with faces
-    alone (`pairs.box_box`), and polytopes have several contacts before they touch (`hulls.touching`). None: never.
+    steady: () bool, whether boxes touch with faces alone, which do not jump as boxes turn (`pairs.box_box`).
+    early: () distance from which on polytopes have several contacts, before they touch (`hulls.touching`) [m].
     """
     if not model.pairs.layout.groups:
         return _no_contacts(model)
     # a stage of its own: fused with what derivatives make of the same frames, they would be rounded otherwise
     pos, mat = compact(geom_frames)(model, kin)
-    return _detect(model, shapes_at(model.geoms, pos, mat), ahead, steady)
+    return _detect(model, shapes_at(model.geoms, pos, mat), Reach(ahead, steady, early))
+
+
+class Reach(NamedTuple):
+    """What contacts are asked for: see `detect`."""
+
+    ahead: Array | None
+    steady: Array | None
+    early: Array | None
 
 
 @jax.custom_jvp
-def _detect(model: Model, shapes: Shape, ahead: Array | None, steady: Array | None) -> Contacts:
-    return compact(_find)(model, shapes, ahead, steady)
+def _detect(model: Model, shapes: Shape, asked: Reach) -> Contacts:
+    return compact(_find)(model, shapes, asked)
 
 
-def _find(model: Model, shapes: Shape, ahead: Array | None, steady: Array | None) -> Contacts:
+def _find(model: Model, shapes: Shape, asked: Reach) -> Contacts:
     layout = model.pairs.layout
-    overflow, failed = jnp.zeros((2,), bool)
+    overflow, failed, (ahead, steady, early) = *jnp.zeros((2,), bool), asked
     posed, unlisted = posed_at(model, shapes, ahead)
-    posed = posed._replace(steady=steady, early=None if steady is None else jnp.where(steady, posed.reach, 0.0))
+    posed = posed._replace(steady=steady, early=None if early is None else jnp.minimum(posed.reach, early))
     parts, given = [examine_whole(layout, g, posed) for g in planes(layout)], [*shapes]
     if len(planes(layout)) < len(layout.groups):
         others, overflow, failed = one_by_one(lambda posed: near_pairs(layout, posed))(posed)
@@ -167,9 +181,9 @@ def _patches(layout: PairLayout, corners: Corners, features: Array, count: Array
 
 def _differentiate_detect(primals, tangents):
     """Contacts follow their shapes by the derivative of the pair functions; which contacts there are is constant."""
-    (model, shapes, ahead, steady), (models, along, *_) = primals, tangents
-    contacts = keep(_detect(model, shapes, ahead, steady))
-    return contacts, _following(model, shapes, ahead, along, free_corners(models), contacts)
+    (model, shapes, asked), (models, along, _) = primals, tangents
+    contacts = keep(_detect(model, shapes, asked))
+    return contacts, _following(model, shapes, asked.ahead, along, free_corners(models), contacts)
 
 
 _detect.defjvp(_differentiate_detect, symbolic_zeros=True)

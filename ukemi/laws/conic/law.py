@@ -57,6 +57,7 @@ class Precision(NamedTuple):
 
 
 PRECISE = {"float64": Precision(1e-8, 1e-9, 1e-4, 1e-11), "float32": Precision(1e-5, 1e-3, 3e-2, np.inf)}
+FADING = 10.0  # distance beyond which contacts do not push, relative to √κ [m/√J]
 EXACT = 1e-12  # residual, relative, that adds up to nothing in what a law keeps; below what single precision has
 
 
@@ -191,9 +192,12 @@ class Conic(Method):
         return row_kinds(model, self.cone)
 
     def path(self, dtype) -> Path:
-        """The law's own point of the central path."""
-        kappa = PRECISE[dtype.name].kappa if self.kappa is None else self.kappa
-        return Path(jnp.asarray(kappa, dtype), jnp.asarray(self.ahead, dtype))
+        """The law's own point of the central path. Pushes of contacts that are far are noise: these jump from corner to
+        corner where shapes are parallel, and no motion balances what jumps (docs/decisions/conic.md).
+        """
+        kappa = jnp.asarray(PRECISE[dtype.name].kappa if self.kappa is None else self.kappa, dtype)
+        width = FADING * jnp.sqrt(kappa)
+        return Path(kappa, jnp.where(width < self.ahead, width, self.ahead))
 
     def start(self, model: Model, state: State, inputs: Input) -> tuple[Here, Guide]:
         """Where a step starts, and what helps it."""
@@ -260,7 +264,7 @@ class Conic(Method):
             self.mechanics.begin(here, kinds, duration, free),
             bounces(here, kinds, duration, start, free.v),
             guide.recalled,
-            lambda kin, steady: detect(model, kin, guide.ahead, steady),
+            lambda kin, steady: detect(model, kin, guide.ahead, steady, path.width),
         )
 
     def search(self, model: Model, state: State, ctrl=None, *, turns: int = 60, whole: bool = False) -> Search:
