@@ -33,11 +33,11 @@ def scene(shape: str, seed: int) -> uk.Model:
         "hull": SIZE * around / np.linalg.norm(around, axis=1, keepdims=True),
     }
     numbers = lambda x: " ".join(f"{value:.6g}" for value in np.ravel(x))  # noqa: E731
-    bodies = "".join(
-        f'<body pos="{numbers([*0.03 * rng.standard_normal(2), 0.1 + 0.13 * k])}" quat="{numbers(rng.standard_normal(4))}">'
-        f"<freejoint/><geom {GEOMS[shape][k % len(GEOMS[shape])]}/></body>"
-        for k in range(SHAPES)
-    )
+    bodies = ""
+    for k in range(SHAPES):
+        at, turn = [*0.03 * rng.standard_normal(2), 0.1 + 0.13 * k], rng.standard_normal(4)
+        bodies += f"""<body pos="{numbers(at)}" quat="{numbers(turn)}"><freejoint/>
+          <geom {GEOMS[shape][k % len(GEOMS[shape])]}/></body>"""
     assets = "".join(f'<mesh name="{name}" vertex="{numbers(corners)}"/>' for name, corners in meshes.items())
     text = f"""<mujoco><option timestep="{H}"/><asset>{assets if shape == "mesh" else ""}</asset><worldbody>
       <geom type="plane" size="1 1 1"/>{bodies}</worldbody></mujoco>"""
@@ -50,7 +50,8 @@ def fall(model: uk.Model, law, steps: int):
 
     def one(state, _):
         after = uk.step(model, state, None, law)
-        return eqx.tree_at(lambda s: s.status, after, jnp.zeros_like(after.status)), (after.status, after.cache.iterations)
+        cleared = eqx.tree_at(lambda s: s.status, after, jnp.zeros_like(after.status))
+        return cleared, (after.status, after.cache.iterations)
 
     return jax.lax.scan(one, uk.initial_state(model), None, length=steps)[1]
 
@@ -71,11 +72,8 @@ def main() -> None:
             for seed in range(given.heaps):
                 status, turns = map(np.asarray, fall(scene(shape, seed), getattr(uk, law)(), steps))
                 total += (status != 0).sum()
-                print(
-                    f"  {law} {shape} {seed}: not solved {(status != 0).sum()} of {steps}; turns {turns.mean():.1f}, at last "
-                    f"{turns[-last:].mean():.1f}, at most {turns.max()}",
-                    flush=True,
-                )
+                said = f"turns {turns.mean():.1f}, at last {turns[-last:].mean():.1f}, at most {turns.max()}"
+                print(f"  {law} {shape} {seed}: not solved {(status != 0).sum()} of {steps}; {said}", flush=True)
             print(f"{law} {shape}: {total} of {given.heaps * steps} not solved", flush=True)
 
 

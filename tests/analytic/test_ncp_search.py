@@ -114,12 +114,13 @@ def test_boxes_that_touch_with_faces_alone_have_the_derivative_of_these(law):
 
 DISC = """<mujoco><option timestep=".002" cone="elliptic" impratio="10"/><worldbody>
 <geom type="box" size=".013 .0085 .005"/>
-<body pos=".026 0 0"><joint axis="0 1 0" armature="2e-4" damping=".05"/><joint axis="0 0 1" armature="2e-4" damping=".05"/>
+<body pos=".026 0 0"><joint axis="0 1 0" armature="2e-4" damping=".05"/>
+<joint axis="0 0 1" armature="2e-4" damping=".05"/>
 <geom type="cylinder" size=".009 .009" zaxis="1 0 0" mass=".014"/></body></worldbody></mujoco>"""
 
 
 def test_contacts_that_are_far_do_not_decide_whether_a_step_is_solved():
-    """The end of a knuckle 4 mm from the palm: which points of it are contacts jumps as it turns by a rounding error."""
+    """A knuckle's end 4 mm from the palm: which points of it are contacts jumps as it turns by a rounding error."""
     model = uk.load(DISC)
     states = uk.rollout(model, uk.initial_state(model, v=[0.002, 0.001]), jnp.zeros((40, 0)), uk.NCP())
     assert not np.asarray(states.status).any() and np.asarray(states.cache.iterations).max() < 5

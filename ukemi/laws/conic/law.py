@@ -57,6 +57,7 @@ class Precision(NamedTuple):
 
 
 PRECISE = {"float64": Precision(1e-8, 1e-9, 1e-4, 1e-11), "float32": Precision(1e-5, 1e-3, 3e-2, np.inf)}
+EARLY = 1e-3  # distance from which on meshes have several contacts, at most: more of them take longer [m]
 FADING = 10.0  # distance beyond which contacts do not push, relative to √κ [m/√J]
 EXACT = 1e-12  # residual, relative, that adds up to nothing in what a law keeps; below what single precision has
 
@@ -264,7 +265,7 @@ class Conic(Method):
             self.mechanics.begin(here, kinds, duration, free),
             bounces(here, kinds, duration, start, free.v),
             guide.recalled,
-            lambda kin, steady: detect(model, kin, guide.ahead, steady, path.width),
+            lambda kin, steady: detect(model, kin, guide.ahead, steady, jnp.minimum(path.width, EARLY)),
         )
 
     def search(self, model: Model, state: State, ctrl=None, *, turns: int = 60, whole: bool = False) -> Search:
