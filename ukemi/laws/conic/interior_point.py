@@ -183,7 +183,8 @@ def learned(task: Task, carry: Carry, found: Found) -> Bent:
     along = jnp.where(size > 0, along / jnp.where(size > 0, size, 1.0), 0.0)
     force = (off.force - left * bent.force_left)[:, None] * along
     slip = (off.slip - left * bent.slip_left)[:, :, None] * along
-    same = (heads | ~found.known.on[0]).all()
+    # the force of heads that came or went is no bend
+    same = (heads == found.known.on[0]).all() & (carry.known.on[0].sum() == heads.sum())
     return Bent(
         jnp.where(now.fresh, 0.0, bent.force + jnp.where(same, force, 0.0)),
         jnp.where(rubs[:, None, None], bent.slip + slip, 0.0),
