@@ -126,6 +126,25 @@ def test_contacts_that_are_far_do_not_decide_whether_a_step_is_solved():
     assert not np.asarray(states.status).any() and np.asarray(states.cache.iterations).max() < 5
 
 
+FALLING = """<mujoco><option timestep=".002"/><default>
+<joint axis="0 1 0" range="-160 160" armature=".01" frictionloss=".2"/><geom contype="0" conaffinity="0"/></default>
+<worldbody><body><freejoint/><geom type="box" size=".15 .1 .05" mass="5"/>{legs}</body></worldbody></mujoco>"""
+LEG = """<body pos="{x} 0 0"><joint/><geom type="capsule" fromto="0 0 0 0 0 -.2" size=".02" mass="1"/>
+<body pos="0 0 -.2"><joint/><geom type="capsule" fromto="0 0 0 0 0 -.2" size=".02" mass=".2"/></body></body>"""
+
+
+def test_limits_that_cease_to_count_are_not_learned_as_a_bend():
+    """Nothing touches, legs rub in their joints alone: a search that learned it took up to 68 iterations."""
+    model = uk.load(FALLING.format(legs=LEG.format(x=0.15) + LEG.format(x=-0.15)))
+    speeds = jnp.asarray(5 * np.random.default_rng(0).standard_normal((400, model.nv)))
+
+    def iterations(v):
+        after = uk.step(model, uk.initial_state(model, v=v), None, uk.NCP())
+        return jnp.where(after.status == 0, after.cache.iterations, 1000)
+
+    assert quick(lambda speeds: jax.lax.map(iterations, speeds))(speeds).max() < 15
+
+
 BRICKS = """<mujoco><asset><mesh name="brick" vertex="{corners}"/></asset><worldbody>
 <geom type="mesh" mesh="brick" pos="0 0 -.04"/>
 <body pos=".03 .02 .045" euler="8 5 50"><freejoint/><geom type="mesh" mesh="brick"/></body></worldbody></mujoco>"""
