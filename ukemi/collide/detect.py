@@ -81,25 +81,17 @@ def detect(
         return _no_contacts(model)
     # a stage of its own: fused with what derivatives make of the same frames, they would be rounded otherwise
     pos, mat = compact(geom_frames)(model, kin)
-    return _detect(model, shapes_at(model.geoms, pos, mat), Reach(ahead, steady, early))
-
-
-class Reach(NamedTuple):
-    """What contacts are asked for: see `detect`."""
-
-    ahead: Array | None
-    steady: Array | None
-    early: Array | None
+    return _detect(model, shapes_at(model.geoms, pos, mat), ahead, steady, early)
 
 
 @jax.custom_jvp
-def _detect(model: Model, shapes: Shape, asked: Reach) -> Contacts:
-    return compact(_find)(model, shapes, asked)
+def _detect(model: Model, shapes: Shape, ahead: Array | None, steady: Array | None, early: Array | None) -> Contacts:
+    return compact(_find)(model, shapes, ahead, steady, early)
 
 
-def _find(model: Model, shapes: Shape, asked: Reach) -> Contacts:
+def _find(model: Model, shapes: Shape, ahead: Array | None, steady: Array | None, early: Array | None) -> Contacts:
     layout = model.pairs.layout
-    overflow, failed, (ahead, steady, early) = *jnp.zeros((2,), bool), asked
+    overflow, failed = jnp.zeros((2,), bool)
     posed, unlisted = posed_at(model, shapes, ahead)
     posed = posed._replace(steady=steady, early=None if early is None else jnp.minimum(posed.reach, early))
     parts, given = [examine_whole(layout, g, posed) for g in planes(layout)], [*shapes]
@@ -181,9 +173,9 @@ def _patches(layout: PairLayout, corners: Corners, features: Array, count: Array
 
 def _differentiate_detect(primals, tangents):
     """Contacts follow their shapes by the derivative of the pair functions; which contacts there are is constant."""
-    (model, shapes, asked), (models, along, _) = primals, tangents
-    contacts = keep(_detect(model, shapes, asked))
-    return contacts, _following(model, shapes, asked.ahead, along, free_corners(models), contacts)
+    (model, shapes, ahead, *asked), (models, along, *_) = primals, tangents
+    contacts = keep(_detect(model, shapes, ahead, *asked))
+    return contacts, _following(model, shapes, ahead, along, free_corners(models), contacts)
 
 
 _detect.defjvp(_differentiate_detect, symbolic_zeros=True)

@@ -31,7 +31,7 @@ class Posed(NamedTuple):
     near: Array  # (n,) distance between bounding capsules, less the reach [m]
     corners: Corners
     count: Array  # () candidates in the list, behind those that are looked at always; 0 unless there are many
-    early: Array | None = None  # (n,) how far above a face another's corners are contacts [m]; None or 0: not above
+    early: Array | None = None  # (n,) how far above a face another's corners are contacts [m]; None: not above
     steady: Array | None = None  # () bool: pairs that can be told to are to touch with what does not jump
 
     def part(self, start, size: int) -> "Posed":

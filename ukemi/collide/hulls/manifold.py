@@ -305,7 +305,7 @@ def choose(left: Polygon, height: Array, of_edge: Array, early: Array | None) ->
     if early is not None:
         heights = rows_at(height, order)
         low = jnp.argmin(jnp.where(np.arange(len(order)) < count, heights, jnp.inf)).astype(jnp.int32)
-        left_out = (early > 0) & (rows_at(heights, low) < rows_at(heights, at).min() - SLACK)
+        left_out = rows_at(heights, low) < rows_at(heights, at).min() - SLACK
         nearest = jnp.argmin(jnp.abs(at - low))
         at = jnp.where(left_out & (every == nearest), low, at)
     several = rows_at(order, at)

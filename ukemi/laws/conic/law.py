@@ -78,6 +78,11 @@ class Solved(NamedTuple):
     path: Path
 
 
+def path_of(rule: rules.CentralPath, dtype) -> Path:
+    """The point of the central path that a rule asks for."""
+    return Path(jnp.asarray(rule.kappa, dtype), jnp.asarray(rule.width, dtype))
+
+
 class Conic(Method):
     """What the laws share; they differ in how velocities and impulses balance (`laws.conic.mechanics`)."""
 
@@ -225,7 +230,7 @@ class Conic(Method):
             guide = guide._replace(ahead=guide.ahead + rule.width)
             here = here._replace(contacts=detect(here.model, here.kin, guide.ahead), ahead=guide.ahead)
             far = here.contacts.overflow
-        path = Path(jnp.asarray(rule.kappa, dtype), jnp.asarray(rule.width, dtype))
+        path = path_of(rule, dtype)
         found, (_, solved) = self.solved(here, guide, path)
         return Solved(found, here, guide, path), solved, far
 

@@ -5,9 +5,8 @@ from jax import Array
 
 from ukemi.collide.sweep.motion import covered
 from ukemi.implicit.rules import CentralPath
-from ukemi.laws.conic.law import Conic
+from ukemi.laws.conic.law import Conic, path_of
 from ukemi.laws.conic.mechanics import Linear
-from ukemi.laws.conic.unknowns import Path
 from ukemi.model.records import Input, Model, State
 
 
@@ -20,8 +19,7 @@ class Relaxed(Conic):
 
 def relaxed(rule: CentralPath, model: Model, state: State, inputs: Input) -> tuple[Array, Array]:
     """v⁺ (nv,) of the softer law, NaN where it is not found; and whether it saw too few contacts."""
-    law = Relaxed(kappa=rule.kappa, cone="pyramidal", ahead=rule.width)
+    law = Relaxed(cone="pyramidal", ahead=rule.width)
     here, guide = law.start(model, state, inputs)
-    path = Path(*(jnp.asarray(x, here.v.dtype) for x in (rule.kappa, rule.width)))
-    (z, _), (_, solved) = law.solved(here, guide, path)
+    (z, _), (_, solved) = law.solved(here, guide, path_of(rule, here.v.dtype))
     return z.v * jnp.where(solved, 1.0, jnp.nan), here.contacts.overflow
