@@ -75,7 +75,8 @@ def detect(
 
     ahead: distance, one or per pair (pairs,), beyond the margin from which on contacts count as active [m].
     steady: () bool, whether boxes touch with faces alone, which do not jump as boxes turn (`pairs.box_box`).
-    early: () distance from which on polytopes have several contacts, before they touch (`hulls.touching`) [m].
+    early: distance, one or per pair (pairs,), from which on polytopes have several contacts (`hulls.touching`) [m]. None:
+        that from which on contacts are active, or without `ahead` once they overlap, as in MuJoCo.
     """
     if not model.pairs.layout.groups:
         return _no_contacts(model)
@@ -93,7 +94,10 @@ def _find(model: Model, shapes: Shape, ahead: Array | None, steady: Array | None
     layout = model.pairs.layout
     overflow, failed = jnp.zeros((2,), bool)
     posed, unlisted = posed_at(model, shapes, ahead)
-    posed = posed._replace(steady=steady, early=None if early is None else jnp.minimum(posed.reach, early))
+    if ahead is not None:
+        asked = early if early is None or not early.ndim or not layout.many else early[posed.pair]
+        early = posed.reach if asked is None else jnp.minimum(posed.reach, asked)
+    posed = posed._replace(steady=steady, early=early)
     parts, given = [examine_whole(layout, g, posed) for g in planes(layout)], [*shapes]
     if len(planes(layout)) < len(layout.groups):
         others, overflow, failed = one_by_one(lambda posed: near_pairs(layout, posed))(posed)

@@ -70,6 +70,16 @@ def adhesion_of_pairs(model: Model, pair: Pairs | None = None) -> Array:
     return jnp.where(explicit >= 0, pairs.adhesion[explicit * (explicit >= 0)], pull)
 
 
+def restitution_of_pairs(model: Model, pair: Pairs | None = None) -> Array:
+    """That (n,) of all pairs or some: the larger of two geoms', or a listed pair's own."""
+    layout, pairs = model.pairs.layout, model.pairs
+    larger = model.geoms.restitution[_of(layout.geoms, pair)].max(-1)
+    if not len(pairs.restitution):
+        return larger
+    explicit = _of(layout.explicit, pair)
+    return jnp.where(explicit >= 0, pairs.restitution[explicit * (explicit >= 0)], larger)
+
+
 def reach_ahead(model: Model, ahead: Array | None, pair: Pairs | None = None) -> tuple[Array, Array]:
     """The same with what contacts are known ahead of the margin, one or per pair (pairs,) [m]. Those that adhere act
     within the gap, too, where they pull.

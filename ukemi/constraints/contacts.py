@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.collide.detect import Contacts
-from ukemi.collide.near import reach_of_pairs
+from ukemi.collide.near import reach_of_pairs, restitution_of_pairs
 from ukemi.constraints.softness import (
     TINY,
 )
@@ -39,9 +39,9 @@ def contact_parameters(model: Model, pair: Array) -> ContactParameters:
     """
     geoms, layout = model.geoms, model.pairs.layout
     weight = model.bodies.invweight[:, 0][geoms.layout.body]
-    tables = geoms.friction, geoms.restitution, geoms.solref, geoms.solimp, geoms.solmix, weight
+    tables = geoms.friction, geoms.solref, geoms.solimp, geoms.solmix, weight
     both = _rows(tables, jnp.asarray(layout.geoms)[pair])
-    friction, restitution, solref, solimp, solmix, weight = both
+    friction, solref, solimp, solmix, weight = both
     total = solmix.sum(-1)
     none = total < TINY
     share = jnp.where(none, 0.5, solmix[:, 0] / jnp.where(none, 1.0, total))[:, None]
@@ -56,7 +56,7 @@ def contact_parameters(model: Model, pair: Array) -> ContactParameters:
     mixed = share * solref[:, 0] + (1 - share) * solref[:, 1]
     out = ContactParameters(
         friction=blend[:, np.array([0, 0, 1, 2, 2])],
-        restitution=restitution.max(-1),
+        restitution=restitution_of_pairs(model, pair),
         solref=jnp.where(direct, solref.min(1), mixed),
         solref_friction=jnp.zeros_like(mixed),
         solimp=share * solimp[:, 0] + (1 - share) * solimp[:, 1],
@@ -73,7 +73,7 @@ def _listed(model: Model, pair: Array, mixed: ContactParameters) -> ContactParam
     if not len(pairs.margin):
         return mixed
     k = jnp.asarray(pairs.layout.explicit)[pair]
-    names = "friction", "restitution", "solref", "solref_friction", "solimp"
+    names = "friction", "solref", "solref_friction", "solimp"
     own = _rows([getattr(pairs, name) for name in names], jnp.maximum(k, 0))
     chosen = rows_where(k >= 0, own, [getattr(mixed, name) for name in names])
     return mixed._replace(**dict(zip(names, chosen, strict=True)))

@@ -34,12 +34,14 @@ def here_of(model: Model, state: State, inputs: Input, ahead: Array | None = Non
     return here_at(model, state, inputs, of_state(model, state, inputs), ahead)
 
 
-def here_at(model: Model, state: State, inputs: Input, kin: Kinematics, ahead: Array | None) -> Here:
-    """The same where the kinematics are known."""
+def here_at(
+    model: Model, state: State, inputs: Input, kin: Kinematics, ahead: Array | None, early: Array | None = None
+) -> Here:
+    """The same where the kinematics are known; early: from where on polytopes have several contacts (`detect`)."""
     warm = state.cache.acceleration
     if "warmstart" in model.options.layout.disabled:
         warm = jnp.zeros_like(warm)
-    contacts, warm = detect(model, kin, ahead), lax.stop_gradient(warm)
+    contacts, warm = detect(model, kin, ahead, early=early), lax.stop_gradient(warm)
     return Here(model, kin, contacts, state.q, state.v, state.act, warm, inputs, ahead)
 
 

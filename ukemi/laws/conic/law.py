@@ -12,6 +12,8 @@ from jax.typing import ArrayLike
 
 from ukemi import values
 from ukemi.collide.detect import Contacts, detect, unsound
+from ukemi.collide.near import restitution_of_pairs
+from ukemi.collide.shapes import EMPTY
 from ukemi.collide.sweep.motion import approached
 from ukemi.constraints.adhesion import adhesion_at, with_hair
 from ukemi.constraints.rows import RowKinds, row_kinds
@@ -81,6 +83,12 @@ class Solved(NamedTuple):
 def path_of(rule: rules.CentralPath, dtype) -> Path:
     """The point of the central path that a rule asks for."""
     return Path(jnp.asarray(rule.kappa, dtype), jnp.asarray(rule.width, dtype))
+
+
+def _early(model: Model, path: Path) -> Array:
+    """Distances (pairs,) from which on meshes have several contacts at the end of a step: what bounces is apart then."""
+    bounces = lax.stop_gradient(restitution_of_pairs(model)) > 0
+    return jnp.where(bounces, EMPTY, jnp.minimum(path.width, EARLY))
 
 
 class Conic(Method):
@@ -270,7 +278,7 @@ class Conic(Method):
             self.mechanics.begin(here, kinds, duration, free),
             bounces(here, kinds, duration, start, free.v),
             guide.recalled,
-            lambda kin, steady: detect(model, kin, guide.ahead, steady, jnp.minimum(path.width, EARLY)),
+            lambda kin, steady: detect(model, kin, guide.ahead, steady, _early(model, path)),
         )
 
     def search(self, model: Model, state: State, ctrl=None, *, turns: int = 60, whole: bool = False) -> Search:

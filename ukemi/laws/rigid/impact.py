@@ -199,9 +199,11 @@ def _resolve(model: Model, state: State, inputs: Input, at: _Flight, turn: _Turn
     return lax.cond(needed, solve, lambda at: at, at)
 
 
-def _poses(model: Model, inputs: Input, q: Array, ahead: Array) -> tuple[Kinematics, Contacts]:
+def _poses(
+    model: Model, inputs: Input, q: Array, ahead: Array, early: Array | None = None
+) -> tuple[Kinematics, Contacts]:
     kin = kinematics(model, q, inputs.mocap_pos, inputs.mocap_quat)
-    return kin, _touching(model, detect(model, kin, ahead), ahead)
+    return kin, _touching(model, detect(model, kin, ahead, early=early), ahead)
 
 
 # ---- the time of impact ----------------------------------------------------------------------------------------------
@@ -235,7 +237,8 @@ _time_of_impact.defjvp(_differentiate_time, symbolic_zeros=True)
 
 def _closest(model: Model, inputs: Input, q: Array, v: Array, pair: Array) -> tuple[Array, Array]:
     """Distance of a pair's nearest contact that closes, and the rate at which it closes."""
-    kin, contacts = _poses(model, inputs, q, jnp.asarray(TOUCH, q.dtype))
+    # the nearest points that the search goes by: of several contacts each has its height over a face, which may tilt
+    kin, contacts = _poses(model, inputs, q, jnp.asarray(TOUCH, q.dtype), early=jnp.zeros_like(q[0]))
     rate = contact_lever(model, kin, contacts, 1).motion(v)[:, 0]
     score = jnp.where(contacts.active & (contacts.pair == pair), jnp.minimum(rate, 0.0), 1.0)
     nearest = jnp.argmin(lax.stop_gradient(score))

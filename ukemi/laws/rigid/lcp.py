@@ -1,5 +1,6 @@
 """Rigid contact by complementarity: impulses that stop what would penetrate, stick and slip exactly (Nimble; Jade)."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import equinox as eqx
@@ -9,7 +10,7 @@ from jax import Array, lax
 
 from ukemi import values
 from ukemi.collide.detect import Contacts, unsound
-from ukemi.collide.sweep.motion import covered
+from ukemi.collide.sweep.motion import approached, covered
 from ukemi.constraints.adhesion import with_hair
 from ukemi.constraints.rows import row_kinds
 from ukemi.errors import GradientError, InputError
@@ -104,14 +105,15 @@ class LCP(Method):
     def here(self, model: Model, state: State, inputs: Input) -> Here:
         """Kinematics and contacts of a state, of those that may close within the step too."""
         model, kin = with_hair(model), of_state(model, state, inputs)
-        return here_at(model, state, inputs, kin, self._ahead(model, kin, state.v))
+        ahead, early = (self._ahead(model, kin, state.v, reach) for reach in (covered, approached))
+        return here_at(model, state, inputs, kin, ahead, early)
 
-    def _ahead(self, model: Model, kin: Kinematics, v: Array) -> Array | None:
-        """Distances (pairs,) from which on contacts count."""
+    def _ahead(self, model: Model, kin: Kinematics, v: Array, reach: Callable = covered) -> Array | None:
+        """Distances (pairs,) from which on contacts count, or from which on polytopes that come nearer have several."""
         if not model.pairs.layout.groups:
             return None
         steps = 2 if self.explicit else 1  # the first of two goes where the old velocities lead, whatever is in the way
-        return lax.stop_gradient(steps * compact(covered)(model, kin, v) + self.ahead)
+        return lax.stop_gradient(steps * compact(reach)(model, kin, v) + self.ahead)
 
     def _rate(self, v: Array, z: Impulses, h: Array) -> Array:
         """What positions move by in a second."""
