@@ -75,8 +75,8 @@ def detect(
 
     ahead: distance, one or per pair (pairs,), beyond the margin from which on contacts count as active [m].
     steady: () bool, whether boxes touch with faces alone, which do not jump as boxes turn (`pairs.box_box`).
-    early: distance, one or per pair (pairs,), from which on polytopes have several contacts (`hulls.touching`) [m]. None:
-        that from which on contacts are active, or without `ahead` once they overlap, as in MuJoCo.
+    early: distance, one or per pair (pairs,), from which on polytopes have several contacts (`hulls.touching`) [m].
+        None: that from which on contacts are active, or without `ahead` once they overlap, as in MuJoCo.
     """
     if not model.pairs.layout.groups:
         return _no_contacts(model)

@@ -180,8 +180,8 @@ def several(
 ) -> tuple[Features, Array]:
     """What touches: Features (k, ...), and a rough normal (3,) from a to b.
 
-    MuJoCo has several contacts where shapes overlap. Laws with cones, which end steps just before, see one become
-    several at the very touch that they look for; with `early` those of shapes that are near count as well.
+    MuJoCo has several contacts where shapes overlap. Laws that act before they do would see one of what lands flat, and
+    turn it about that; with `early` those of shapes that are near count as well.
     """
     own = [side(name) for name in kinds]
     plain = jax.tree.map(lambda x: x[None], single(known.corners, one, other, found))

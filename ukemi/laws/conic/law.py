@@ -86,7 +86,7 @@ def path_of(rule: rules.CentralPath, dtype) -> Path:
 
 
 def _early(model: Model, path: Path) -> Array:
-    """Distances (pairs,) from which on meshes have several contacts at the end of a step: what bounces is apart then."""
+    """Distances (pairs,) from which on meshes have several contacts as a step ends: what bounces is apart by then."""
     bounces = lax.stop_gradient(restitution_of_pairs(model)) > 0
     return jnp.where(bounces, EMPTY, jnp.minimum(path.width, EARLY))
 
