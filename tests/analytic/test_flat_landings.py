@@ -36,6 +36,7 @@ def test_meshes_that_fall_flat_land_flat(law, restitution):
     assert (np.asarray(states.q).reshape(12, 2, 7)[:, :, 2] > np.array([0.05, 0.03]) - 1e-6).all()
 
 
+@pytest.mark.slow
 def test_the_time_of_impact_of_a_tilted_mesh_has_its_derivative():
     # several contacts take part, whose heights over a face are not quite the distance that falls to zero
     model = uk.load(SCENE.replace(BODIES["rod"], "") % 0.5)

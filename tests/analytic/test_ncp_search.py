@@ -159,7 +159,7 @@ def test_meshes_that_lie_on_each_other_have_several_contacts_before_they_touch()
     def found(q):
         kin = of_state(model, uk.initial_state(model, q=q), as_input(model, None))
         ahead = jnp.asarray(1e-3)
-        return [detect(model, kin, ahead, early=early).active.sum() for early in (None, ahead)]
+        return [detect(model, kin, ahead, early=early).active.sum() for early in (jnp.zeros(()), ahead)]
 
     for height, alone in ((1e-6, 1), (-1e-6, 4)):
         flat = jnp.array([0.03, 0.02, 0.04 + height, 1, 0, 0, 0])

@@ -86,7 +86,7 @@ def path_of(rule: rules.CentralPath, dtype) -> Path:
 
 
 def _early(model: Model, path: Path) -> Array:
-    """Distances (pairs,) from which on meshes have several contacts as a step ends: what bounces is apart by then."""
+    """Distances (pairs,) from which on meshes have several contacts: what bounces ends its step apart."""
     bounces = lax.stop_gradient(restitution_of_pairs(model)) > 0
     return jnp.where(bounces, EMPTY, jnp.minimum(path.width, EARLY))
 
@@ -216,10 +216,11 @@ class Conic(Method):
     def start(self, model: Model, state: State, inputs: Input) -> tuple[Here, Guide]:
         """Where a step starts, and what helps it."""
         model, kin = with_hair(model), of_state(model, state, inputs)
-        ahead = None
+        ahead = early = None
         if model.pairs.layout.groups:
             ahead = lax.stop_gradient(compact(self.reach)(model, kin, state.v) + self.ahead)
-        here = here_at(model, state, inputs, kin, ahead)
+            early = _early(model, self.path(state.v.dtype))
+        here = here_at(model, state, inputs, kin, ahead, early)
         return here, Guide(ahead, recalled(state))
 
     def _motion(self, here: Here, guide: Guide) -> tuple[tuple[Point, Known], tuple[Array, Array], Array | bool]:
@@ -233,12 +234,11 @@ class Conic(Method):
 
     def _relaxed(self, rule: rules.CentralPath, here: Here, guide: Guide) -> tuple[Solved, Array, Array | bool]:
         """The point of the central path at the rule's κ, whether that is a solution, and whether contacts overflow."""
-        dtype, far = here.v.dtype, False
+        path, far = path_of(rule, here.v.dtype), False
         if guide.ahead is not None:
             guide = guide._replace(ahead=guide.ahead + rule.width)
-            here = here._replace(contacts=detect(here.model, here.kin, guide.ahead), ahead=guide.ahead)
-            far = here.contacts.overflow
-        path = path_of(rule, dtype)
+            contacts = detect(here.model, here.kin, guide.ahead, early=_early(here.model, path))
+            here, far = here._replace(contacts=contacts, ahead=guide.ahead), contacts.overflow
         found, (_, solved) = self.solved(here, guide, path)
         return Solved(found, here, guide, path), solved, far
 
