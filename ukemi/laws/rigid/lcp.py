@@ -105,8 +105,8 @@ class LCP(Method):
     def here(self, model: Model, state: State, inputs: Input) -> Here:
         """Kinematics and contacts of a state, of those that may close within the step too."""
         model, kin = with_hair(model), of_state(model, state, inputs)
-        ahead, early = (self._ahead(model, kin, state.v, reach) for reach in (covered, approached))
-        return here_at(model, state, inputs, kin, ahead, early)
+        early = None if model.pairs.layout.hulls.idle else self._ahead(model, kin, state.v, approached)
+        return here_at(model, state, inputs, kin, self._ahead(model, kin, state.v), early)
 
     def _ahead(self, model: Model, kin: Kinematics, v: Array, reach: Callable = covered) -> Array | None:
         """Distances (pairs,) from which on contacts count, or from which on polytopes that come nearer have several."""
