@@ -14,7 +14,7 @@ from ukemi.collide.examine import examine_whole, near_pairs, planes
 from ukemi.collide.frames import of_rows
 from ukemi.collide.hulls import touching
 from ukemi.collide.hulls.features import Corners, Patch
-from ukemi.collide.near import free_corners, posed_at, reach_ahead
+from ukemi.collide.near import at_pairs, free_corners, posed_at, reach_ahead
 from ukemi.collide.shapes import EMPTY, Shape, shapes_at
 from ukemi.implicit.rule import keep, unmoved, zero_tangent
 from ukemi.maths import spatial
@@ -94,9 +94,9 @@ def _find(model: Model, shapes: Shape, ahead: Array | None, steady: Array | None
     layout = model.pairs.layout
     overflow, failed = jnp.zeros((2,), bool)
     posed, unlisted = posed_at(model, shapes, ahead)
-    if ahead is not None:
-        asked = early if early is None or not early.ndim or not layout.many else early[posed.pair]
-        early = posed.reach if asked is None else jnp.minimum(posed.reach, asked)
+    if ahead is not None and not layout.hulls.idle:
+        own = posed.pair if layout.many else None
+        early = posed.reach if early is None else jnp.minimum(posed.reach, at_pairs(early, own))
     posed = posed._replace(steady=steady, early=early)
     parts, given = [examine_whole(layout, g, posed) for g in planes(layout)], [*shapes]
     if len(planes(layout)) < len(layout.groups):

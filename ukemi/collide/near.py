@@ -15,7 +15,7 @@ from ukemi.collide.primitives import is_ground
 from ukemi.collide.shapes import EMPTY, Shape, own_arrays
 from ukemi.maths import spatial
 from ukemi.maths.ranking import parts
-from ukemi.model.records import Model
+from ukemi.model.records import Model, PairLayout
 
 CHUNK = 64  # candidates whose bounds are found together
 Pairs = Array | np.ndarray
@@ -46,16 +46,25 @@ def _of(table: np.ndarray, pair: Pairs | None) -> Pairs:
     return table if pair is None else jnp.asarray(table)[pair]
 
 
+def at_pairs(values: Array, pair: Pairs | None) -> Array:
+    """A value () as it is, or those (pairs,) of all pairs or some."""
+    return values if pair is None or not values.ndim else values[pair]
+
+
+def _or_own(layout: PairLayout, pair: Pairs | None, mixed: Array, own: Array) -> Array:
+    """What is mixed (n,) of two geoms, or what explicit pairs have of their `own`."""
+    if not len(own):
+        return mixed
+    explicit = _of(layout.explicit, pair)
+    return jnp.where(explicit >= 0, own[explicit * (explicit >= 0)], mixed)
+
+
 def reach_of_pairs(model: Model, pair: Pairs | None = None) -> tuple[Array, Array]:
     """Margin and gap (n,) [m] of all pairs or some: forces act below margin, contacts are known below margin + gap."""
     layout, geoms, pairs = model.pairs.layout, model.geoms, model.pairs
     a, b = _of(layout.geoms, pair).T
     margin, gap = geoms.margin[a] + geoms.margin[b], geoms.gap[a] + geoms.gap[b]
-    if not len(pairs.margin):
-        return margin, gap
-    explicit = _of(layout.explicit, pair)
-    listed, k = explicit >= 0, explicit * (explicit >= 0)
-    return jnp.where(listed, pairs.margin[k], margin), jnp.where(listed, pairs.gap[k], gap)
+    return _or_own(layout, pair, margin, pairs.margin), _or_own(layout, pair, gap, pairs.gap)
 
 
 def adhesion_of_pairs(model: Model, pair: Pairs | None = None) -> Array:
@@ -64,20 +73,14 @@ def adhesion_of_pairs(model: Model, pair: Pairs | None = None) -> Array:
     a, b = _of(layout.geoms, pair).T
     rank = jnp.asarray(geoms.layout.priority)
     pull = jnp.where(rank[a] < rank[b], 0.0, geoms.adhesion[a]) + jnp.where(rank[b] < rank[a], 0.0, geoms.adhesion[b])
-    if not len(pairs.margin):
-        return pull
-    explicit = _of(layout.explicit, pair)
-    return jnp.where(explicit >= 0, pairs.adhesion[explicit * (explicit >= 0)], pull)
+    return _or_own(layout, pair, pull, pairs.adhesion)
 
 
 def restitution_of_pairs(model: Model, pair: Pairs | None = None) -> Array:
     """That (n,) of all pairs or some: the larger of two geoms', or a listed pair's own."""
     layout, pairs = model.pairs.layout, model.pairs
     larger = model.geoms.restitution[_of(layout.geoms, pair)].max(-1)
-    if not len(pairs.restitution):
-        return larger
-    explicit = _of(layout.explicit, pair)
-    return jnp.where(explicit >= 0, pairs.restitution[explicit * (explicit >= 0)], larger)
+    return _or_own(layout, pair, larger, pairs.restitution)
 
 
 def reach_ahead(model: Model, ahead: Array | None, pair: Pairs | None = None) -> tuple[Array, Array]:
@@ -90,7 +93,7 @@ def reach_ahead(model: Model, ahead: Array | None, pair: Pairs | None = None) ->
         margin, gap = margin + acting, gap - acting
     if ahead is None:
         return margin, gap
-    return margin + (ahead if pair is None or not ahead.ndim else ahead[pair]), gap
+    return margin + at_pairs(ahead, pair), gap
 
 
 def posed_at(model: Model, shapes: Shape, ahead: Array | None) -> tuple[Posed, Array]:

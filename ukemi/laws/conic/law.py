@@ -85,8 +85,10 @@ def path_of(rule: rules.CentralPath, dtype) -> Path:
     return Path(jnp.asarray(rule.kappa, dtype), jnp.asarray(rule.width, dtype))
 
 
-def _early(model: Model, path: Path) -> Array:
+def _early(model: Model, path: Path) -> Array | None:
     """Distances (pairs,) from which on meshes have several contacts: what bounces ends its step apart."""
+    if model.pairs.layout.hulls.idle:
+        return None
     bounces = lax.stop_gradient(restitution_of_pairs(model)) > 0
     return jnp.where(bounces, EMPTY, jnp.minimum(path.width, EARLY))
 
@@ -264,7 +266,7 @@ class Conic(Method):
 
     def _task(self, here: Here, duration: Array, path: Path, guide: Guide) -> Task:
         model, kinds = here.model, self._kinds(here.model)
-        start, free = start_of(here, kinds, duration), free_motion(here, duration)
+        start, free, early = start_of(here, kinds, duration), free_motion(here, duration), _early(model, path)
         return Task(
             kinds,
             layout(model, kinds),
@@ -278,7 +280,7 @@ class Conic(Method):
             self.mechanics.begin(here, kinds, duration, free),
             bounces(here, kinds, duration, start, free.v),
             guide.recalled,
-            lambda kin, steady: detect(model, kin, guide.ahead, steady, _early(model, path)),
+            lambda kin, steady: detect(model, kin, guide.ahead, steady, early),
         )
 
     def search(self, model: Model, state: State, ctrl=None, *, turns: int = 60, whole: bool = False) -> Search:

@@ -238,7 +238,7 @@ _time_of_impact.defjvp(_differentiate_time, symbolic_zeros=True)
 def _closest(model: Model, inputs: Input, q: Array, v: Array, pair: Array) -> tuple[Array, Array]:
     """Distance of a pair's nearest contact that closes, and the rate at which it closes."""
     # the nearest points that the search goes by: of several contacts each has its height over a face, which may tilt
-    kin, contacts = _poses(model, inputs, q, jnp.asarray(TOUCH, q.dtype), early=jnp.zeros_like(q[0]))
+    kin, contacts = _poses(model, inputs, q, jnp.asarray(TOUCH, q.dtype), early=jnp.zeros((), q.dtype))
     rate = contact_lever(model, kin, contacts, 1).motion(v)[:, 0]
     score = jnp.where(contacts.active & (contacts.pair == pair), jnp.minimum(rate, 0.0), 1.0)
     nearest = jnp.argmin(lax.stop_gradient(score))
