@@ -81,8 +81,8 @@ def test_bounds_and_corners_hold_the_convex_body(name):
     length = np.linalg.norm(n, axis=1)
     assert (reach <= np.abs(n @ half[0]) + radius[0] * length + 1e-12).all()
     assert (reach <= body.radius(size) * length + 1e-12).all() and reach.max() > 0.5 * body.radius(size)
-    local = jax.tree.map(lambda x: x[0], hull.local_hulls(model))
-    np.testing.assert_allclose(jax.vmap(partial(hull.reach, local))(n) + local.radius * length, reach, rtol=1e-6)
+    local = jax.tree.map(lambda x: x[0], hull.local_hulls(model)[0])
+    np.testing.assert_allclose(jax.vmap(partial(hull.reach, None, local))(n) + local.radius * length, reach, rtol=1e-6)
 
 
 def test_kinds_that_cannot_touch_are_refused_by_name(monkeypatch):

@@ -15,6 +15,7 @@ distances (boxes that are apart diagonally have no contacts at all), and which k
 left out, as `sweep` needs them.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -23,10 +24,15 @@ import numpy as np
 from jax import Array, lax
 
 from ukemi.collide.geometry import cross, dot, rotate, unit, unrotate
+from ukemi.collide.hulls.boxes import boxes
+from ukemi.collide.hulls.support import together
 from ukemi.collide.kinds import KINDS
+from ukemi.collide.pairs.plane import CORNERS
 from ukemi.collide.shapes import own_arrays
 from ukemi.collide.simplex import length, nearest
+from ukemi.collide.sweep.meshes import Mesh, Meshes, furthest, meshes_of, of_geoms
 from ukemi.maths import spatial
+from ukemi.maths.gathers import rows_at
 from ukemi.model.records import Model
 
 STEPS = 100  # of the search at most; polytopes need fewer than ten, curved shapes most near contact
@@ -39,12 +45,13 @@ class Hull(NamedTuple):
     """A convex shape; leading axes broadcast."""
 
     pos: Array  # (..., 3) centre [m]
-    corners: Array  # (..., k, 3) from the centre [m]
+    corners: Array  # (..., k, 3) from the centre, but for those of meshes [m]
     kept: Array  # (..., k) bool: which corners there are
     core: Array  # (..., 3, 3) rows C: the ellipsoid around each corner reaches |C n| along n [m]
     radius: Array  # (..., ) of the ball around each corner [m]
     flat: Array  # (...) bool: a plane, whose only direction is its z axis
     mat: Array  # (..., 3, 3) columns are the shape's axes
+    mesh: Mesh | None  # None: no shape of the model is one
 
 
 def posed(local: Hull, pos: Array, mat: Array) -> Hull:
@@ -54,15 +61,12 @@ def posed(local: Hull, pos: Array, mat: Array) -> Hull:
     return spatial.materialize(local._replace(pos=pos, corners=corners, core=core, mat=mat))
 
 
-def local_hulls(model: Model) -> Hull:
-    """All geoms (ng, ...) in their own axes."""
+def local_hulls(model: Model) -> tuple[Hull, Meshes | None]:
+    """All geoms (ng, ...) in their own axes, and where the corners of meshes are."""
     kinds, zero = [KINDS[kind] for kind in model.geoms.layout.type], jnp.zeros_like(model.geoms.pos)
     n, dtype = len(kinds), zero.dtype
     grains = {kind: kind.convex.grains(*own_arrays(model.geoms)) for kind in dict.fromkeys(kinds) if kind.convex}
-    hulls = model.pairs.layout.hulls
-    meshes = np.flatnonzero(np.array([kind.bounds is None for kind in kinds], bool) & (hulls.of >= 0))
-    sizes = np.diff(hulls.first)[hulls.of[meshes]]
-    most = max([LEAST, *(corners.shape[1] for corners, _, _ in grains.values()), *sizes.tolist()])
+    most = max([LEAST, *(corners.shape[1] for corners, _, _ in grains.values())])
     corners, axes, radius, count = jnp.zeros((n, most, 3), dtype), zero, zero[:, 0], np.ones(n, int)
     for kind, (own_corners, own_axes, own_radius) in grains.items():
         own, k = np.array([other is kind for other in kinds]), own_corners.shape[1]
@@ -70,12 +74,10 @@ def local_hulls(model: Model) -> Hull:
         own_corners = jnp.pad(own_corners, ((0, 0), (0, most - k), (0, 0)))
         corners = jnp.where(own[:, None, None], own_corners, corners)
         axes, radius = jnp.where(own[:, None], own_axes, axes), jnp.where(own, own_radius, radius)
-    if len(meshes):
-        count[meshes] = sizes
-        index = hulls.first[hulls.of[meshes]][:, None] - len(hulls.fixed) + np.arange(most)
-        index = np.minimum(index, len(model.geoms.vertices) - 1)  # beyond a hull's own they do not count
-        corners = corners.at[meshes].set(model.geoms.size[meshes][:, None] * model.geoms.vertices[index])
-    return Hull(
+    meshes, mesh = meshes_of(model)
+    if meshes:
+        count[of_geoms(model)] = 0
+    hulls = Hull(
         pos=zero,
         corners=corners,
         kept=jnp.asarray(np.arange(most) < count[:, None]),
@@ -83,12 +85,28 @@ def local_hulls(model: Model) -> Hull:
         radius=radius,
         flat=jnp.asarray(np.array([kind.endless for kind in kinds])),
         mat=jnp.broadcast_to(np.eye(3, dtype=dtype), (n, 3, 3)),
+        mesh=mesh,
     )
+    return hulls, meshes
+
+
+def around(model: Model, local: Hull) -> Hull:
+    """The same with boxes in place of meshes."""
+    if local.mesh is None:
+        return local
+    center, half = boxes(model.geoms.layout.type, model.pairs.layout.hulls, model.geoms.size)
+    corners = center[:, None] + half[:, None] * np.array(CORNERS, half.dtype)
+    own = of_geoms(model)
+    pad = ((0, 0), (0, local.corners.shape[1] - len(CORNERS)))
+    kept = jnp.where(own[:, None], np.pad(np.ones((len(own), len(CORNERS)), bool), pad), local.kept)
+    corners = jnp.where(own[:, None, None], jnp.pad(corners, (*pad, (0, 0))), local.corners)
+    return local._replace(corners=corners, kept=kept, mesh=None)
 
 
 def extent(hull: Hull) -> Array:
     """Largest distance (...) of a point of the shape, its ball left out, from the centre [m]."""
     far = jnp.sqrt(jnp.where(hull.kept, dot(hull.corners, hull.corners), 0.0).max(-1))
+    far = far if hull.mesh is None else jnp.maximum(far, hull.mesh.bound)
     return far + jnp.sqrt(dot(hull.core, hull.core).max(-1))
 
 
@@ -97,14 +115,18 @@ def heights(hull: Hull, n: Array) -> Array:
     return jnp.where(hull.kept, dot(hull.corners, n), -jnp.inf) + length(rotate(hull.core, n))
 
 
-def reach(hull: Hull, n: Array) -> Array:
+def reach(meshes: Meshes | None, hull: Hull, n: Array) -> Array:
     """Support function about the centre, the ball left out: max of n·x; n (3,) need not be a unit vector."""
-    return heights(hull, n).max()
+    own = heights(hull, n).max()
+    if meshes is None or hull.mesh is None:
+        return own
+    return jnp.maximum(own, furthest(meshes, hull.mesh, unrotate(hull.mat, n))[2])
 
 
-def gap(a: Hull, b: Hull, n: Array) -> Array:
+def gap(meshes: Meshes | None, a: Hull, b: Hull, n: Array) -> Array:
     """f(n), the distance () between the planes with normal n (3,) that support a and b [m]."""
-    return dot(n, b.pos - a.pos) - reach(a, n) - reach(b, -n) - a.radius - b.radius
+    reaches = jax.vmap(partial(reach, meshes))(together(a, b), jnp.stack([n, -n]))
+    return dot(n, b.pos - a.pos) - reaches.sum() - a.radius - b.radius
 
 
 def rounding(a: Hull, b: Hull) -> Array:
@@ -113,20 +135,42 @@ def rounding(a: Hull, b: Hull) -> Array:
     return 16 * jnp.finfo(size.dtype).eps * size
 
 
-def _support(hull: Hull, n: Array) -> Array:
-    """A point (3,) of the shape, its ball left out, that is furthest along n (3,), from the centre."""
+def supports(meshes: Meshes | None, a: Hull, b: Hull, n: Array) -> Array:
+    """Points (2, 3) of both shapes, their balls left out, that are furthest along n (2, 3), from the centres."""
+    return jax.vmap(partial(_support, meshes))(together(a, b), n)
+
+
+def _support(meshes: Meshes | None, hull: Hull, n: Array) -> Array:
     best = jnp.arange(len(hull.kept)) == jnp.argmax(jnp.where(hull.kept, dot(hull.corners, n), -jnp.inf))
+    corner = (best[:, None] * hull.corners).sum(0)
+    if meshes is not None and hull.mesh is not None:
+        place = rotate(hull.mat, furthest(meshes, hull.mesh, unrotate(hull.mat, n))[1])
+        corner = jnp.where(hull.mesh.there, place, corner)
     x = rotate(hull.core, n)
     far = length(x)
     x = x / jnp.where(far > 0, far, 1.0)
-    return (best[:, None] * hull.corners).sum(0) + unrotate(hull.core, x)
+    return corner + unrotate(hull.core, x)
 
 
-def edge(hull: Hull, n: Array) -> Array:
-    """From the corner furthest along n (3,) to the next one: the edge that is in contact, if one is."""
-    _, best = lax.top_k(jnp.where(hull.kept, dot(hull.corners, n), -jnp.inf).astype(jnp.float32), 2)
-    both = hull.kept[best].all()
-    return jnp.where(both, hull.corners[best[1]] - hull.corners[best[0]], 0.0)
+def edges(meshes: Meshes | None, a: Hull, b: Hull, n: Array) -> tuple[Array, Array]:
+    """Of both shapes, from the corner furthest along n (3,), or −n, to the next one: the edge in contact, if one is."""
+    first, second = jax.vmap(partial(_edge, meshes))(together(a, b), jnp.stack([n, -n]))
+    return first, second
+
+
+def _edge(meshes: Meshes | None, hull: Hull, n: Array) -> Array:
+    high = jnp.where(hull.kept, dot(hull.corners, n), -jnp.inf)
+    best = jnp.argmax(high)
+    rest = jnp.where(np.arange(len(high)) == best, -jnp.inf, high)
+    edge = rows_at(hull.corners, jnp.argmax(rest)) - rows_at(hull.corners, best)
+    edge = jnp.where(rest.max() > -jnp.inf, edge, 0.0)
+    if meshes is None or hull.mesh is None:
+        return edge
+    towards = unrotate(hull.mat, n)
+    first, here, _ = furthest(meshes, hull.mesh, towards)
+    _, there, height = furthest(meshes, hull.mesh, towards, but=first)
+    own = jnp.where(height > -jnp.inf, rotate(hull.mat, there - here), 0.0)
+    return jnp.where(hull.mesh.there, own, edge)
 
 
 class _Search(NamedTuple):
@@ -142,7 +186,7 @@ class _Search(NamedTuple):
     count: Array  # ()
 
 
-def separating_direction(a: Hull, b: Hull, start: Array) -> Array:
+def separating_direction(meshes: Meshes | None, a: Hull, b: Hull, start: Array) -> Array:
     """The direction (3,) from a to b in which two shapes are furthest apart, to a relative error of `CLOSE` in f.
 
     start: (3,) where the search begins, any unit vector. Where the shapes overlap the direction means nothing.
@@ -150,11 +194,12 @@ def separating_direction(a: Hull, b: Hull, start: Array) -> Array:
     apart, noise, balls = b.pos - a.pos, rounding(a, b), a.radius + b.radius
     start = jnp.where(a.flat, a.mat[:, 2], start)
 
-    def furthest(n):
-        return apart + _support(b, -n) - _support(a, n)
+    def nearer(n):
+        x, y = supports(meshes, a, b, jnp.stack([n, -n]))
+        return apart + y - x
 
     def further(at: _Search) -> _Search:
-        new = furthest(at.normal)
+        new = nearer(at.normal)
         value = dot(at.normal, new)
         better = value > at.lower
         lower, best = jnp.where(better, value, at.lower), jnp.where(better, at.normal, at.best)
@@ -163,7 +208,7 @@ def separating_direction(a: Hull, b: Hull, start: Array) -> Array:
         done = at.done | inside | (upper - lower <= CLOSE * jnp.maximum(upper - balls, 0.0) + noise)
         return _Search(points, weight, normal, upper, best, lower, done, at.count + 1)
 
-    first = furthest(start)
+    first = nearer(start)
     normal = unit(first, start)
     weight = jnp.zeros(4, apart.dtype).at[0].set(1.0)
     upper = length(first)
@@ -172,32 +217,45 @@ def separating_direction(a: Hull, b: Hull, start: Array) -> Array:
 
 
 def axis_direction(a: Hull, b: Hull) -> tuple[Array, Array]:
-    """The best (3,) of the axes of both shapes and the line of centres, and its f (): cheap, for far pairs."""
+    """The best (3,) of the axes of both shapes and the line of centres, and its f (): cheap, for far pairs `around`."""
     apart = b.pos - a.pos
     directions = jnp.concatenate([a.mat.T, b.mat.T, unit(apart, a.mat[:, 2])[None]])
     directions = directions * jnp.where(dot(directions, apart) < 0, -1.0, 1.0)[:, None]
     directions = jnp.where(a.flat, a.mat[:, 2], directions)
-    values = jax.vmap(gap, (None, None, 0))(a, b, directions)
+    values = jax.vmap(partial(gap, None), (None, None, 0))(a, b, directions)
     best = jnp.argmax(values)
     return directions[best], values[best]
 
 
-def best_direction(a: Hull, b: Hull, start: Array) -> Array:
+def best_direction(meshes: Meshes | None, a: Hull, b: Hull, start: Array) -> Array:
     """`separating_direction` that also serves shapes in touch or in slight overlap: those are shrunk first."""
 
     def search(k, best):
-        scale = jnp.where(k == 0, 1 - SHRINK, 1.0).astype(best[0].dtype)
-        small_a, small_b = (h._replace(corners=scale * h.corners, core=scale * h.core) for h in (a, b))
-        direction = separating_direction(small_a, small_b, best[0])
-        value = gap(a, b, direction)
-        return jax.tree.map(lambda x, y: jnp.where(value > best[1], x, y), (direction, value), best)
+        scale = jnp.where(k == 1, 1 - SHRINK, 1.0).astype(start.dtype)
+        small = _scaled(a, scale), _scaled(b, scale)
+        direction = lax.cond(k == 0, lambda: start, lambda: separating_direction(meshes, *small, best[0]))
+        value = gap(meshes, a, b, direction)
+        return jax.tree.map(lambda x, y: jnp.where((k == 0) | (value > best[1]), x, y), (direction, value), best)
 
-    return lax.fori_loop(0, 2, search, (start, gap(a, b, start)))[0]
+    return lax.fori_loop(0, 3, search, (start, jnp.zeros_like(a.radius)))[0]
 
 
-def without(local: Hull, gone: Array) -> Hull:
-    """The hull without some of its corners (k,)."""
-    return local._replace(kept=local.kept & ~gone)
+def _scaled(hull: Hull, scale: Array) -> Hull:
+    mesh = None if hull.mesh is None else hull.mesh._replace(scale=scale * hull.mesh.scale)
+    return hull._replace(corners=scale * hull.corners, core=scale * hull.core, mesh=mesh)
+
+
+def without(meshes: Meshes | None, local: Hull, placed: Hull, n: Array, limit: Array) -> tuple[Hull, Array]:
+    """A hull in its own axes without the corners that reach as far as `limit` along n (3,) where it is `placed`; and
+    whether any are left.
+    """
+    kept = local.kept & ~(heights(placed, n) >= limit)
+    if meshes is None or local.mesh is None:
+        return local._replace(kept=kept), kept.any()
+    towards = unrotate(placed.mat, n)
+    mesh = local.mesh._replace(cut=local.mesh.scale * towards, limit=limit)
+    left = ~(furthest(meshes, mesh, -towards)[2] <= -jnp.inf)
+    return local._replace(kept=kept, mesh=mesh), kept.any() | left
 
 
 def faceted(local: Hull, towards: Array) -> Hull:

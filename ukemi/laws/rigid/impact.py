@@ -110,6 +110,7 @@ class _Flight(NamedTuple):
     left: Array  # () time left of the step [s]
     rounds: Array  # () linear systems solved so far
     solved: Array  # () bool: each found a solution
+    placed: Array  # () bool: nothing overlaps and nothing has drifted, at the end
     sides: Sides  # which the next step remembers: those of the step, not of impacts
     unsound: dict[Status, Array]  # why contacts should not be trusted
 
@@ -142,11 +143,12 @@ def _fly(impacts: int, model: Model, state: State, inputs: Input) -> _Flight:
         leg = partial(_leg if hits else _free_leg, model, inputs)
         at, hit = lax.cond(moves, leg, lambda at, turn: (at, jnp.zeros((), bool)), at, turn)
         resolve = partial(_resolve, model, state, inputs)
-        return lax.cond(hit | turn.begins | turn.places, resolve, lambda at, turn: at, at, turn), None
+        needed = hit | turn.begins | (turn.places & ~at.placed)
+        return lax.cond(needed, resolve, lambda at, turn: at, at, turn), None
 
     no, none = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
     flags = {Status.CONTACT_OVERFLOW: no, Status.SEARCH_UNFINISHED: no}
-    start = _Flight(state.q, state.v, model.options.timestep, none, ~no, unknown(model), flags)
+    start = _Flight(state.q, state.v, model.options.timestep, none, ~no, no, unknown(model), flags)
     turns = _turns(impacts if hits else 0, PLACINGS if row_kinds(model).total else 0)
     return lax.scan(go_on, start, turns)[0]
 
@@ -184,6 +186,7 @@ def _resolve(model: Model, state: State, inputs: Input, at: _Flight, turn: _Turn
     needed = ~turn.places | _misplaced(here)
     if row_kinds(model).hold:
         needed = needed | turn.first
+    at = at._replace(placed=~needed)
 
     def solve(at: _Flight) -> _Flight:
         duration = jnp.where(turn.places, 1.0, at.left)
