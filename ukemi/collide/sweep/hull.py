@@ -227,17 +227,20 @@ def axis_direction(a: Hull, b: Hull) -> tuple[Array, Array]:
     return directions[best], values[best]
 
 
-def best_direction(meshes: Meshes | None, a: Hull, b: Hull, start: Array) -> Array:
-    """`separating_direction` that also serves shapes in touch or in slight overlap: those are shrunk first."""
+def best_direction(meshes: Meshes | None, a: Hull, b: Hull, start: Array, near: Array) -> tuple[Array, Array]:
+    """`separating_direction`, and its f (), that also serves shapes in touch or in slight overlap: where f is not above
+    `near`, a search among smaller ones comes before another.
+    """
 
-    def search(k, best):
+    def search(at):
+        k, *best = at
         scale = jnp.where(k == 1, 1 - SHRINK, 1.0).astype(start.dtype)
-        small = _scaled(a, scale), _scaled(b, scale)
-        direction = lax.cond(k == 0, lambda: start, lambda: separating_direction(meshes, *small, best[0]))
+        direction = separating_direction(meshes, _scaled(a, scale), _scaled(b, scale), best[0])
         value = gap(meshes, a, b, direction)
-        return jax.tree.map(lambda x, y: jnp.where((k == 0) | (value > best[1]), x, y), (direction, value), best)
+        return k + 1, *(jnp.where(value > best[1], x, y) for x, y in zip((direction, value), best, strict=True))
 
-    return lax.fori_loop(0, 3, search, (start, jnp.zeros_like(a.radius)))[0]
+    first = jnp.int32(0), start, jnp.full_like(a.radius, -jnp.inf)
+    return lax.while_loop(lambda at: (at[0] < 1) | ((at[0] < 3) & ~(at[2] > near)), search, first)[1:]
 
 
 def _scaled(hull: Hull, scale: Array) -> Hull:

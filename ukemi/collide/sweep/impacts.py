@@ -154,7 +154,7 @@ def _distance(model: Model, kin: Kinematics, within: Array) -> Array:
 
     def examine(pair):
         one, other = (jax.tree.map(lambda x, k=k: x[k], shapes) for k in jnp.asarray(geoms)[pair])
-        return hull.gap(meshes, one, other, hull.best_direction(meshes, one, other, start[pair]))
+        return hull.best_direction(meshes, one, other, start[pair], hull.rounding(one, other))[1]
 
     found = _in_chunks(examine, near.sum(), order, bound[order])
     return bound.at[order].set(jnp.maximum(found, bound[order]))
@@ -275,9 +275,9 @@ def _split(shapes: tuple[Hull, Meshes | None], at: Moving, slop: Array, near: Ar
     a, b = (jax.tree.map(lambda x, g=g: x[g], own) for g in pair.geoms)
     row = _Row(a, b, pair)
     a, b = _posed(row, at)
-    n = hull.best_direction(meshes, a, b, row.of.start)
     level = jnp.maximum(2 * (slop + hull.rounding(a, b)), near)
-    touch = hull.gap(meshes, a, b, n) <= level
+    n, apart = hull.best_direction(meshes, a, b, row.of.start, level)
+    touch = apart <= level
 
     def rest(local: Hull, own: Hull, other: Hull, towards: Array) -> tuple[Hull, Array]:
         fine = hull.faceted(local, unrotate(own.mat, towards))
