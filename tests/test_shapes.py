@@ -140,7 +140,7 @@ def test_a_shape_may_carry_arrays_of_its_own(monkeypatch):
     hit = touch(every.points)
     no = jnp.array(False)
     where = hit.distance, hit.point, frames(hit)
-    contacts = Contacts(jnp.array([True]), *where, *jnp.zeros((2, 1), jnp.int32), no, jnp.zeros((1, 0)), None, no)
+    contacts = Contacts(jnp.array([True]), *where, *jnp.zeros((2, 1), jnp.int32), jnp.inf, jnp.zeros((1, 0)), None, no)
     still = Cloud(*(jnp.zeros_like(x) for x in every[:3]), every.points)
 
     def follow(points):

@@ -8,6 +8,7 @@ import pytest
 
 import ukemi as uk
 from tests.scenes.cones import EVERY_ROW, settled
+from tests.scenes.derivatives import quick
 from tests.scenes.slow import few
 
 BOX = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" size="5 5 1" friction="{0}"/>
@@ -94,6 +95,34 @@ def test_a_ball_bounces_with_its_restitution():
     k = np.nonzero((v[1:] > 0.5) & (v[:-1] < 0))[0][0]
     np.testing.assert_allclose(v[k + 1], -0.5 * v[k], rtol=1e-5)  # contacts give by δ = 1e-7 of the impulse
     assert int(states.status[-1]) == 0
+
+
+BALLS = "".join(f'<body pos="{k} 0 .1"><freejoint/><geom size=".1"/></body>' for k in range(8))
+
+
+def test_contacts_without_room_count_where_they_may_push():
+    """Four balls lie on the floor, and four hang within what is looked at, but not within what pushes."""
+    source = f'<mujoco><worldbody><geom type="plane" size="9 9 1"/>{BALLS}</worldbody></mujoco>'
+
+    def steps(room: int):
+        model = uk.load(source, contacts=room)
+
+        @quick
+        def step(restitution, lifted):
+            bouncy = eqx.tree_at(lambda m: m.geoms.restitution, model, jnp.full(9, restitution))
+            q = model.joints.qpos0.reshape(8, 7).at[:, 2].add(lifted)
+            return uk.step(bouncy, uk.initial_state(model, q=q.ravel()), method=uk.NCP())
+
+        return step
+
+    few, many = steps(4), steps(8)
+    lifted, lost = np.array([0.0] * 4 + [0.008] * 4), uk.Status.CONTACT_OVERFLOW
+    one, other = few(0.0, lifted), many(0.0, lifted)
+    assert one.status == other.status == 0
+    np.testing.assert_allclose(one.v, other.v, atol=1e-9)
+    # what bounces is looked at as it comes, and a fifth ball on the floor would sink
+    assert few(0.5, lifted).status == lost and many(0.5, lifted).status == 0
+    assert few(0.0, lifted[[0, 0, *range(1, 7)]]).status & lost
 
 
 @pytest.mark.slow  # in derivatives of everything at once

@@ -111,7 +111,7 @@ def _(method: Conic, model: Model, state: State, inputs: Input) -> tuple[State, 
     heads, first = known.on[0] * pack(known.bounce, known.deep, inside), len(known.bounce) - len(known.origin)
     codes.append(heads[:first])
     if len(known.origin):
-        near = jax.tree.map(lambda x: x[: len(known.origin)], known.contacts._replace(overflow=None, failed=None))
+        near = jax.tree.map(lambda x: x[: len(known.origin)], known.contacts._replace(dropped=None, failed=None))
         near = near._replace(active=known.on[0][first:])
         codes.append(_by_pair(model, near, heads[first:], mixing_code(model)[near.pair]))
     at, (z, _) = (method.mechanics, kinds), found

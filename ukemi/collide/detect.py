@@ -43,10 +43,15 @@ class Contacts(NamedTuple):
     frame: Array  # (nc, 3, 3) rows: normal from the first geom to the second, two tangents
     pair: Array  # (nc,) which pair of geoms, a row of `PairLayout.geoms`
     which: Array  # (nc,) which of the pair's contact points, in MuJoCo's order
-    overflow: Array  # () bool: more contacts than the model can hold
+    dropped: Array  # () how far beyond its margin the nearest is that found no room [m]; infinite: there is none
     features: Array  # (nc, 9) codes of `Features` where polytopes touch; (nc, 0) where a model has none
     patch: Patch | None  # (nc, 2, ...) what of both shapes touches; None where a model has no polytopes
     failed: Array  # () bool: a search for what touches did not end
+
+    @property
+    def overflow(self) -> Array:
+        """() bool: more contacts than the model can hold."""
+        return self.dropped < jnp.inf
 
     @property
     def names(self) -> Array:
@@ -55,7 +60,7 @@ class Contacts(NamedTuple):
 
     def rowwise(self, change: Callable[[Array], Array]) -> "Contacts":
         """The same with all arrays that lead with contacts changed."""
-        flags = {"overflow": self.overflow, "failed": self.failed}
+        flags = {"dropped": self.dropped, "failed": self.failed}
         return jax.tree.map(change, self._replace(**dict.fromkeys(flags)))._replace(**flags)
 
 
@@ -92,7 +97,7 @@ def _detect(model: Model, shapes: Shape, ahead: Array | None, steady: Array | No
 
 def _find(model: Model, shapes: Shape, ahead: Array | None, steady: Array | None, early: Array | None) -> Contacts:
     layout = model.pairs.layout
-    overflow, failed = jnp.zeros((2,), bool)
+    lost, failed = jnp.zeros((2,), bool)
     posed, unlisted = posed_at(model, shapes, ahead)
     if ahead is not None and not layout.hulls.idle:
         own = posed.pair if layout.many else None
@@ -100,21 +105,23 @@ def _find(model: Model, shapes: Shape, ahead: Array | None, steady: Array | None
     posed = posed._replace(steady=steady, early=early)
     parts, given = [examine_whole(layout, g, posed) for g in planes(layout)], [*shapes]
     if len(planes(layout)) < len(layout.groups):
-        others, overflow, failed = one_by_one(lambda posed: near_pairs(layout, posed))(posed)
+        others, lost, failed = one_by_one(lambda posed: near_pairs(layout, posed))(posed)
         parts.append(others)
-        overflow, given = overflow | unlisted, [shapes.pos, posed.near]  # which comes of all the rest
+        lost, given = lost | unlisted, [shapes.pos, posed.near]  # which comes of all the rest
     found = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
     margin, gap = reach_ahead(model, ahead, found.pair)
     excess, known = spatial.materialize(((found.distance - margin).astype(jnp.float32), found.distance < margin + gap))
-    nearest = _ranked(excess, known, min(layout.capacity, len(excess)))
-    if layout.capacity < len(excess):
-        overflow = overflow | ((excess < 0).sum() > layout.capacity)
+    ranked = _ranked(excess, known, min(layout.capacity + 1, len(excess)))
+    nearest, beyond = ranked[: layout.capacity], ranked[-1]
     distance, hit, pair, which, features = spatial.materialize(tuple(x[nearest] for x in found))
     nowhere = ~reduce(jnp.logical_and, [jnp.isfinite(x).all() for x in (*given, excess)])
     point, frame = of_rows(hit)
     distance, frame = (jnp.where(nowhere, jnp.nan, x) for x in (distance, frame))
     margin, gap = reach_ahead(model, ahead, pair)
     active, known = ~(distance >= margin), ~(distance >= margin + gap)
+    dropped = jnp.where(lost, -jnp.inf, jnp.asarray(jnp.inf, distance.dtype))
+    if layout.capacity < len(excess):
+        dropped = jnp.where(excess[beyond] < 0, jnp.minimum(dropped, excess[beyond]), dropped)
     return Contacts(
         active=active,
         distance=distance,
@@ -122,7 +129,7 @@ def _find(model: Model, shapes: Shape, ahead: Array | None, steady: Array | None
         frame=frame,
         pair=pair,
         which=which,
-        overflow=overflow,
+        dropped=dropped,
         features=features,
         patch=None if layout.hulls.idle else _patches(layout, posed.corners, features, _count(known)),
         failed=failed,
@@ -224,7 +231,7 @@ def _no_contacts(model: Model) -> Contacts:
         frame=jnp.zeros((0, 3, 3), dtype),
         pair=jnp.zeros(0, jnp.int32),
         which=jnp.zeros(0, jnp.int32),
-        overflow=jnp.zeros((), bool),
+        dropped=jnp.asarray(jnp.inf, dtype),
         features=jnp.zeros((0, 0), jnp.int32),
         patch=None,
         failed=jnp.zeros((), bool),

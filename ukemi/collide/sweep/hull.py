@@ -240,7 +240,8 @@ def best_direction(meshes: Meshes | None, a: Hull, b: Hull, start: Array, near: 
         return k + 1, *(jnp.where(value > best[1], x, y) for x, y in zip((direction, value), best, strict=True))
 
     first = jnp.int32(0), start, jnp.full_like(a.radius, -jnp.inf)
-    return lax.while_loop(lambda at: (at[0] < 1) | ((at[0] < 3) & ~(at[2] > near)), search, first)[1:]
+    _, direction, value = lax.while_loop(lambda at: (at[0] < 1) | ((at[0] < 3) & ~(at[2] > near)), search, first)
+    return direction, value
 
 
 def _scaled(hull: Hull, scale: Array) -> Hull:

@@ -32,7 +32,7 @@ from ukemi.laws.conic.memory import NAME, Pushes, recalled
 from ukemi.laws.conic.progress import Settings, Solution, Task
 from ukemi.laws.conic.record import Search, record
 from ukemi.laws.conic.restore import restoring, restoring_slopes
-from ukemi.laws.conic.room import with_room
+from ukemi.laws.conic.room import lacks, with_room
 from ukemi.laws.conic.slopes import jacobian
 from ukemi.laws.conic.unknowns import Known, Path, Point
 from ukemi.laws.here import Here, here_at, net_forces
@@ -132,7 +132,8 @@ class Conic(Method):
         gamma, made = lax.stop_gradient((jnp.where(known.on[0], z.cones.gamma, 0.0), known.pushed))
         pushes = Pushes(names, gamma, made, jnp.ones((), bool))
         cache = remember(state, (moved.v - state.v) / h, rounds, **{NAME: pushes})
-        lost = known.contacts.overflow | here.contacts.overflow
+        path = self.path(here.v.dtype)
+        lost = self._misses(model, here.contacts, path, guide) | self._misses(model, known.contacts, path, guide)
         failed = {**unsound(here.contacts), Status.CONTACT_OVERFLOW: lost, Status.FAR_OVERFLOW: far & ~lost}
         return arrive(state, moved, h, solved, cache, failed)
 
@@ -240,7 +241,8 @@ class Conic(Method):
         if guide.ahead is not None:
             guide = guide._replace(ahead=guide.ahead + rule.width)
             contacts = detect(here.model, here.kin, guide.ahead, early=_early(here.model, path))
-            here, far = here._replace(contacts=contacts, ahead=guide.ahead), contacts.overflow
+            far = self._misses(here.model, contacts, path, guide)
+            here = here._replace(contacts=contacts, ahead=guide.ahead)
         found, (_, solved) = self.solved(here, guide, path)
         return Solved(found, here, guide, path), solved, far
 
@@ -252,12 +254,19 @@ class Conic(Method):
                 lambda here, *more: solve(self._settings(here), self._task(here, *more)),
                 lambda model: layout(model, self._kinds(model)),
                 args[0].model,
+                lambda contacts, _, path, guide: self._misses(args[0].model, contacts, path, guide),
             )
             found: Solution = search(*args)
             return (found.point, found.known), (found.iterations, found.solved)
 
         derive = partial(derivative.rule, self.mechanics, self._kinds(here.model))
         return root(find, derive)((here, here.model.options.timestep, path, guide))
+
+    def _misses(self, model: Model, contacts: Contacts, path: Path, guide: Guide) -> Array:
+        """Whether contacts that may act were left out: what bounces or adheres does so from afar."""
+        near = self.mechanics.looks_again and not model.pairs.layout.adheres
+        every = (restitution_of_pairs(model) > 0).any() if near else True
+        return lacks(contacts, guide.ahead, path.width, every)
 
     def _settings(self, here: Here) -> Settings:
         precise = PRECISE[here.v.dtype.name]

@@ -77,6 +77,7 @@ class Mechanics(abc.ABC):
     keeps = False  # whether it has invariants, so that residuals are brought down to rounding
     dense = True  # whether `laws.conic.slopes` has its derivatives
     holds_as_begun = False  # whether equalities pull along rows of the start
+    looks_again = True  # whether contacts are those of the end
 
     def ending(self, here: Here, kinds: RowKinds, v: Array, duration: Array, contacts_at) -> End:
         """The end of a step at v; contacts_at: function of kinematics."""
@@ -135,6 +136,7 @@ class Linear(Joints):
     """With rows of the start, too: φ(q) + h J v⁺ in place of φ(q⁺), as `LCP` sees contacts."""
 
     dense = False
+    looks_again = False
 
     def ending(self, here, kinds, v, duration, contacts_at):
         """Rows of the start, moved along."""

@@ -11,8 +11,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
+from ukemi.collide.detect import Contacts
 from ukemi.laws.active_contacts import fewer_slots
 from ukemi.laws.conic.cones import Cones, Layout
 from ukemi.laws.conic.marks import Marks
@@ -23,8 +24,21 @@ from ukemi.model.records import Model
 from ukemi.xla.batches import one_by_one
 
 
-def with_room(search: Callable[..., Solution], layout_of: Callable[[Model], Layout], model: Model):
-    """The same search from a start (`Here` of the model, ...), which looks for few contacts where these suffice."""
+def lacks(contacts: Contacts, ahead: Array | None, width: Array, every: Array | bool) -> Array:
+    """Whether contacts that there was no room for may push: those nearer than `width`, or where `every` one may, any.
+
+    ahead: distance, one per pair, beyond the margin from which on they were active [m].
+    """
+    if ahead is None:
+        return contacts.overflow
+    return jnp.where(every, contacts.overflow, contacts.dropped + ahead.min() < width)
+
+
+def with_room(search: Callable[..., Solution], layout_of: Callable[[Model], Layout], model: Model, lost: Callable):
+    """The same search from a start (`Here` of the model, ...), which looks for few contacts where these suffice.
+
+    lost: function of contacts and what follows `Here`, whether the search needs more than these.
+    """
     full = model.pairs.layout.capacity
     rooms = fewer_slots(full)
     if not rooms:
@@ -38,13 +52,13 @@ def with_room(search: Callable[..., Solution], layout_of: Callable[[Model], Layo
                 small = _small(here, room)
                 found = search(small, *more)
                 wide = _widened(found, full - room, layout_of(small.model), layout_of(here.model))
-                return wide, found.known.contacts.overflow
+                return wide, lost(found.known.contacts, *more)
 
             return few
 
         first = (here.contacts.active.sum() > np.array(rooms)).sum()
-        found, lost = lax.switch(first, [*map(within, rooms), lambda: (blank, jnp.ones((), bool))])
-        return lax.cond(lost, lambda: search(here, *more), lambda: found)
+        found, again = lax.switch(first, [*map(within, rooms), lambda: (blank, jnp.ones((), bool))])
+        return lax.cond(again, lambda: search(here, *more), lambda: found)
 
     return one_by_one(choose, in_lockstep=search)
 
