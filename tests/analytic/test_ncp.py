@@ -102,27 +102,21 @@ BALLS = "".join(f'<body pos="{k} 0 .1"><freejoint/><geom size=".1"/></body>' for
 
 def test_contacts_without_room_count_where_they_may_push():
     """Four balls lie on the floor, and four hang within what is looked at, but not within what pushes."""
-    source = f'<mujoco><worldbody><geom type="plane" size="9 9 1"/>{BALLS}</worldbody></mujoco>'
+    model = uk.load(f'<mujoco><worldbody><geom type="plane" size="9 9 1"/>{BALLS}</worldbody></mujoco>', contacts=4)
 
-    def steps(room: int):
-        model = uk.load(source, contacts=room)
+    @quick
+    def step(restitution, lifted):
+        bouncy = eqx.tree_at(lambda m: m.geoms.restitution, model, jnp.full(9, restitution))
+        q = model.joints.qpos0.reshape(8, 7).at[:, 2].add(lifted)
+        return uk.step(bouncy, uk.initial_state(model, q=q.ravel()), method=uk.NCP())
 
-        @quick
-        def step(restitution, lifted):
-            bouncy = eqx.tree_at(lambda m: m.geoms.restitution, model, jnp.full(9, restitution))
-            q = model.joints.qpos0.reshape(8, 7).at[:, 2].add(lifted)
-            return uk.step(bouncy, uk.initial_state(model, q=q.ravel()), method=uk.NCP())
-
-        return step
-
-    few, many = steps(4), steps(8)
     lifted, lost = np.array([0.0] * 4 + [0.008] * 4), uk.Status.CONTACT_OVERFLOW
-    one, other = few(0.0, lifted), many(0.0, lifted)
-    assert one.status == other.status == 0
-    np.testing.assert_allclose(one.v, other.v, atol=1e-9)
+    after = step(0.0, lifted)
+    assert after.status == 0
+    np.testing.assert_allclose(after.v.reshape(8, 6)[:, 2], np.where(lifted > 0, -9.81 * 0.002, 0.0), atol=1e-5)
     # what bounces is looked at as it comes, and a fifth ball on the floor would sink
-    assert few(0.5, lifted).status == lost and many(0.5, lifted).status == 0
-    assert few(0.0, lifted[[0, 0, *range(1, 7)]]).status & lost
+    assert step(0.5, lifted).status == lost
+    assert step(0.0, lifted[[0, 0, *range(1, 7)]]).status & lost
 
 
 @pytest.mark.slow  # in derivatives of everything at once
