@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ukemi as uk
+from tests.scenes.rigid import toppling_cube
 from ukemi.collide.detect import detect
 from ukemi.collide.primitives import PAIRS
 from ukemi.collide.sweep.impacts import distance, first_impact
@@ -124,11 +125,8 @@ def test_edge_meets_edge():
 @pytest.mark.parametrize("floor", ["plane", "box"])
 def test_a_box_topples_from_its_edge_onto_its_face(floor):
     """The edge in touch is the contact law's; the other corners of the same pair are waited for."""
-    angle, spin, half = 0.1, -30.0, 0.1
-    quat = np.array([np.cos(angle / 2), 0, np.sin(angle / 2), 0])
-    height = half * (np.cos(angle) + np.sin(angle))
-    arm = half * np.array([np.cos(angle) - np.sin(angle), 0, -np.cos(angle) - np.sin(angle)])
-    twist = [*-np.cross([0, spin, 0], arm), 0, spin, 0]
+    half = 0.1
+    height, quat, twist, time = toppling_cube(half, SLOP)
     if floor == "plane":
         model, q, v, ignore, pair = scene(
             "plane", "box", [None, pose(z=height, quat=quat)], [None, twist], (None, (half,) * 3)
@@ -136,14 +134,7 @@ def test_a_box_topples_from_its_edge_onto_its_face(floor):
     else:
         poses = [pose(z=-0.2), pose(0.05, 0.02, height, quat)]
         model, q, v, ignore, pair = scene("box", "box", poses, [STILL, twist], ((0.4, 0.4, 0.2), (half,) * 3))
-    # the centre moves straight while the box turns, so the edge lifts off a little
-    low, high = 0.0, -angle / spin * 1.5
-    for _ in range(60):
-        t = (low + high) / 2
-        now = angle + spin * t
-        corner = height + twist[2] * t - half * (np.cos(now) - np.sin(now))
-        low, high = (t, high) if corner > SLOP else (low, t)
-    check(impact(model, q, v, 0.01, ignore), pair, low, 1e-14)
+    check(impact(model, q, v, 0.01, ignore), pair, time, 1e-14)
 
 
 def test_bodies_at_rest_or_sliding_on_each_other_do_not_meet():

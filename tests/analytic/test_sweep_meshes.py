@@ -11,6 +11,7 @@ import pytest
 
 import ukemi as uk
 from tests.scenes.derivatives import quick
+from tests.scenes.rigid import toppling_cube
 from ukemi.collide.sweep import meshes as sweep
 from ukemi.collide.sweep.impacts import first_impact
 from ukemi.mechanics.kinematics import integrate
@@ -138,16 +139,6 @@ def test_a_cube_topples_from_its_edge_onto_its_face():
     """The edge in touch is the contact law's: the corners that are left out are those at the edge."""
     asset = f'<asset><mesh name="cube" vertex="{CUBE}"/></asset>'
     model = uk.load(f"<mujoco>{asset}<worldbody>{PLANE}{mesh('cube')}</worldbody></mujoco>")
-    angle, spin, half = 0.1, -30.0, 0.125
-    height = half * (np.cos(angle) + np.sin(angle))
-    arm = half * np.array([np.cos(angle) - np.sin(angle), 0, -np.cos(angle) - np.sin(angle)])
-    q = [0, 0, height, np.cos(angle / 2), 0, np.sin(angle / 2), 0]
-    v = [*-np.cross([0, spin, 0], arm), 0, spin, 0]
-    found = quick(lambda q, v: first_impact(model, q, v, 0.01))(jnp.asarray(q), jnp.asarray(v))
-    low, high = 0.0, -angle / spin * 1.5
-    for _ in range(60):
-        t = (low + high) / 2
-        now = angle + spin * t
-        corner = height + v[2] * t - half * (np.cos(now) - np.sin(now))
-        low, high = (t, high) if corner > SLOP else (low, t)
-    assert found.found and not found.exhausted and abs(found.time - low) < 1e-13
+    height, quat, twist, time = toppling_cube(0.125, SLOP)
+    found = quick(lambda q, v: first_impact(model, q, v, 0.01))(jnp.array([0, 0, height, *quat]), jnp.array(twist))
+    assert found.found and not found.exhausted and abs(found.time - time) < 1e-13

@@ -94,3 +94,26 @@ def last(states):
 def preceded(state, states):
     """The states with the one that they start from before them."""
     return jax.tree.map(lambda a, b: jnp.concatenate([jnp.asarray(a)[None], b]), state, states)
+
+
+class Toppling(NamedTuple):
+    """A cube on its edge on the floor, about to fall on its face."""
+
+    height: float
+    quat: np.ndarray
+    twist: list[float]
+    time: float  # when it does
+
+
+def toppling_cube(half: float, slop: float, angle: float = 0.1, spin: float = -30.0) -> Toppling:
+    """Its centre moves straight while it turns, so the edge lifts off a little."""
+    height = half * (np.cos(angle) + np.sin(angle))
+    arm = half * np.array([np.cos(angle) - np.sin(angle), 0, -np.cos(angle) - np.sin(angle)])
+    twist = [*-np.cross([0, spin, 0], arm), 0, spin, 0]
+    low, high = 0.0, -angle / spin * 1.5
+    for _ in range(60):
+        t = (low + high) / 2
+        now = angle + spin * t
+        corner = height + twist[2] * t - half * (np.cos(now) - np.sin(now))
+        low, high = (t, high) if corner > slop else (low, t)
+    return Toppling(height, np.array([np.cos(angle / 2), 0, np.sin(angle / 2), 0]), twist, low)

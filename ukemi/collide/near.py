@@ -136,6 +136,12 @@ def _of_many(model: Model, shapes: Shape, corners: Corners, ahead: Array | None)
     return Posed(shapes, jnp.concatenate([always, padded]), reach, near, corners, found.count), found.lost
 
 
+def are_meshes(model: Model) -> np.ndarray:
+    """(ng,) bool: which geoms are meshes that may touch."""
+    no_other = [KINDS[kind].bounds is None for kind in model.geoms.layout.type]
+    return np.array(no_other, bool) & (model.pairs.layout.hulls.of >= 0)
+
+
 def bounding_capsules(model: Model) -> tuple[Array, Array]:
     """Half axis (ng, 3) in the geom's frame and radius (ng,) of a capsule that holds each geom [m]."""
     kinds, half = [KINDS[kind] for kind in model.geoms.layout.type], jnp.zeros_like(model.geoms.pos)
@@ -143,8 +149,7 @@ def bounding_capsules(model: Model) -> tuple[Array, Array]:
     for bounds in dict.fromkeys(kind.bounds for kind in kinds if kind.bounds):
         own, held = np.array([kind.bounds is bounds for kind in kinds]), bounds(*own_arrays(model.geoms))
         half, radius = jnp.where(own[:, None], held[0], half), jnp.where(own, held[1], radius)
-    hulls = model.pairs.layout.hulls
-    own = np.array([kind.bounds is None for kind in kinds]) & (hulls.of >= 0)
+    hulls, own = model.pairs.layout.hulls, are_meshes(model)
     if not own.any():
         return half, radius
     held, size = jnp.asarray(hulls.capsules, half.dtype)[hulls.of], model.geoms.size

@@ -1,5 +1,6 @@
 """Corners of hulls that are furthest along a direction."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -80,6 +81,24 @@ def cell(n: Array, side: Array) -> Array:
     return ((2 * axis + (x < 0)) * side + i) * side + j
 
 
+def highest(start: Array, end: Array, look: Callable, dtype, *, short: bool = False) -> tuple[Array, Array]:
+    """Which corner () of a list's entries from start to end is highest, and how high () it is: −∞ of none.
+
+    look: function of entries (k,), corners and their heights; short: no list is longer than a block.
+    """
+
+    def better(found):
+        at, best, height = found
+        corners, heights = look(jnp.minimum(at + np.arange(BLOCK, dtype=np.int32), end - 1))
+        k = jnp.argmax(heights)
+        most = rows_at(heights, k)
+        higher = (most > height) | jnp.isnan(most)  # of which the comparison says no, as later ones do then
+        return at + BLOCK, jnp.where(higher, rows_at(corners, k), best), jnp.where(higher, most, height)
+
+    found = start, jnp.int32(0), jnp.asarray(-jnp.inf, dtype)
+    return (better(found) if short else lax.while_loop(lambda found: found[0] < end, better, found))[1:]
+
+
 def support(hulls: Hulls, corners: Joined | Array, body: Body, n: Array) -> tuple[Array, Array]:
     """Which corner () of a body is furthest along n (3,), and where (3,) it is, from the body's origin."""
     towards = body.scale * unrotate(body.mat, n)
@@ -89,21 +108,12 @@ def support(hulls: Hulls, corners: Joined | Array, body: Body, n: Array) -> tupl
     first, side = rows_at(hulls.grid, body.hull)
     start, end = entries(hulls.cells, first + cell(towards, side))
 
-    def better(found):
-        at, best, height = found
-        near = rows_at(hulls.near, jnp.minimum(at + np.arange(BLOCK), end - 1))
-        heights = dot(corners[near], towards)
-        k = jnp.argmax(heights)
-        highest = rows_at(heights, k)
-        higher = (highest > height) | jnp.isnan(highest)  # of which the comparison says no, as later ones do then
-        return at + BLOCK, jnp.where(higher, rows_at(near, k), best), jnp.where(higher, highest, height)
+    def look(entry):
+        near = rows_at(hulls.near, entry)
+        return near, dot(corners[near], towards)
 
-    found = start, jnp.int32(0), jnp.asarray(-jnp.inf, n.dtype)
-    if hulls.most_near > BLOCK:
-        found = lax.while_loop(lambda found: found[0] < end, better, found)
-    else:
-        found = better(found)
-    place = body.scale * corners[found[1]]
+    best, _ = highest(start, end, look, n.dtype, short=hulls.most_near <= BLOCK)
+    place = body.scale * corners[best]
     if body.core is not None:
         place = place + body.core * direction(body.core * unrotate(body.mat, n))
-    return found[1], rotate(body.mat, place)
+    return best, rotate(body.mat, place)

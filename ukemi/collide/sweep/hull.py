@@ -27,10 +27,11 @@ from ukemi.collide.geometry import cross, dot, rotate, unit, unrotate
 from ukemi.collide.hulls.boxes import boxes
 from ukemi.collide.hulls.support import together
 from ukemi.collide.kinds import KINDS
+from ukemi.collide.near import are_meshes
 from ukemi.collide.pairs.plane import CORNERS
 from ukemi.collide.shapes import own_arrays
 from ukemi.collide.simplex import length, nearest
-from ukemi.collide.sweep.meshes import Mesh, Meshes, furthest, meshes_of, of_geoms
+from ukemi.collide.sweep.meshes import Mesh, Meshes, furthest, meshes_of
 from ukemi.maths import spatial
 from ukemi.maths.gathers import rows_at
 from ukemi.model.records import Model
@@ -76,7 +77,7 @@ def local_hulls(model: Model) -> tuple[Hull, Meshes | None]:
         axes, radius = jnp.where(own[:, None], own_axes, axes), jnp.where(own, own_radius, radius)
     meshes, mesh = meshes_of(model)
     if meshes:
-        count[of_geoms(model)] = 0
+        count[are_meshes(model)] = 0
     hulls = Hull(
         pos=zero,
         corners=corners,
@@ -96,7 +97,7 @@ def around(model: Model, local: Hull) -> Hull:
         return local
     center, half = boxes(model.geoms.layout.type, model.pairs.layout.hulls, model.geoms.size)
     corners = center[:, None] + half[:, None] * np.array(CORNERS, half.dtype)
-    own = of_geoms(model)
+    own = are_meshes(model)
     pad = ((0, 0), (0, local.corners.shape[1] - len(CORNERS)))
     kept = jnp.where(own[:, None], np.pad(np.ones((len(own), len(CORNERS)), bool), pad), local.kept)
     corners = jnp.where(own[:, None, None], jnp.pad(corners, (*pad, (0, 0))), local.corners)

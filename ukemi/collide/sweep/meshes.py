@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from ukemi.collide.geometry import dot
-from ukemi.collide.hulls.support import BLOCK, cell, entries
-from ukemi.collide.kinds import KINDS
+from ukemi.collide.hulls.support import cell, entries, highest
+from ukemi.collide.near import are_meshes
 from ukemi.maths.gathers import rows_at
 from ukemi.model.hulls import Hulls
 from ukemi.model.records import Model
@@ -41,15 +41,9 @@ class Mesh(NamedTuple):
         return self.hull >= 0
 
 
-def of_geoms(model: Model) -> np.ndarray:
-    """(ng,) bool: which geoms are meshes that may touch."""
-    no_other = [KINDS[kind].bounds is None for kind in model.geoms.layout.type]
-    return np.array(no_other, bool) & (model.pairs.layout.hulls.of >= 0)
-
-
 def meshes_of(model: Model) -> tuple[Meshes | None, Mesh | None]:
     """Corners of a model's meshes, and its geoms (ng, ...) as whole ones; none if it has no meshes."""
-    own, hulls, size = of_geoms(model), model.pairs.layout.hulls, model.geoms.size
+    own, hulls, size = are_meshes(model), model.pairs.layout.hulls, model.geoms.size
     if not own.any():
         return None, None
     bound = jnp.asarray(hulls.bound[hulls.of], size.dtype) * jnp.abs(size).max(-1)
@@ -65,25 +59,18 @@ def furthest(meshes: Meshes, mesh: Mesh, n: Array, but: Array | int = -1) -> tup
     but: a corner that does not count; then all others do, not those of a cell alone.
     """
     hulls, corners, towards = meshes.hulls, meshes.corners, mesh.scale * n
-    of, far = jnp.maximum(mesh.hull, 0), jnp.asarray(-jnp.inf, n.dtype)
+    of = jnp.maximum(mesh.hull, 0)
     all_of_them = (mesh.limit < jnp.inf) | (jnp.asarray(but) >= 0)
     first, side = rows_at(hulls.grid, of)
     near, whole = entries(hulls.cells, first + cell(towards, side)), entries(hulls.first.astype(np.int32), of)
     start, end = (jnp.where(all_of_them, x, y) for x, y in zip(whole, near, strict=True))
 
-    def better(found):
-        at, best, height = found
-        entry = jnp.minimum(at + np.arange(BLOCK, dtype=np.int32), end - 1)
+    def look(entry):
         listed = rows_at(hulls.near, jnp.minimum(entry, len(hulls.near) - 1))
         k = jnp.where(all_of_them, entry, listed) - len(hulls.fixed)
         some = rows_at(corners, k)
         gone = (dot(some, mesh.cut) >= mesh.limit) | (k == but)  # NaN is not
-        heights = jnp.where(gone, -jnp.inf, dot(some, towards))
-        j = jnp.argmax(heights)
-        highest = rows_at(heights, j)
-        higher = (highest > height) | jnp.isnan(highest)  # of which the comparison says no, as later ones do then
-        return at + BLOCK, jnp.where(higher, rows_at(k, j), best), jnp.where(higher, highest, height)
+        return k, jnp.where(gone, -jnp.inf, dot(some, towards))
 
-    start = jnp.where(mesh.there, start, end)
-    _, best, height = lax.while_loop(lambda found: found[0] < end, better, (start, jnp.int32(0), far))
+    best, height = highest(jnp.where(mesh.there, start, end), end, look, n.dtype)
     return best, mesh.scale * rows_at(corners, best), height
