@@ -40,6 +40,7 @@ from ukemi.laws.integrators import Moved, advance_slopes, moved_activation
 from ukemi.laws.memory import remember
 from ukemi.laws.method import Loads, Method, columns
 from ukemi.laws.momentum import free_motion
+from ukemi.maths import spatial
 from ukemi.mechanics.kinematics import Kinematics, integrate, of_state
 from ukemi.mechanics.plasticity import yields
 from ukemi.mechanics.turns import integrate_slopes
@@ -221,7 +222,9 @@ class Conic(Method):
         model, kin = with_hair(model), of_state(model, state, inputs)
         ahead = early = None
         if model.pairs.layout.groups:
-            ahead = lax.stop_gradient(compact(self.reach)(model, kin, state.v) + self.ahead)
+            # a point that is tried without a contact, beyond what gravity takes back, would know of none
+            fall = model.options.timestep**2 * spatial.safe_norm(model.options.gravity)
+            ahead = lax.stop_gradient(compact(self.reach)(model, kin, state.v) + fall + self.ahead)
             early = _early(model, self.path(state.v.dtype))
         here = here_at(model, state, inputs, kin, ahead, early)
         return here, Guide(ahead, recalled(state))

@@ -14,8 +14,9 @@ class NCP(Conic):
         cone: "elliptic", or "pyramidal" for a bound on each direction of friction alone.
         gradient: `Exact()`, or `CentralPath(...)` for that of a softer law.
         correction: share of a penetration, or of an equality's drift, that a step takes back.
-        ahead: distance beyond a step's motion within which contacts are looked for [m]. Nothing pushes beyond this, nor
-            beyond 10 √κ [m] if that is less (1 mm at 1e-8), and less than κ/φ from half of it on.
+        ahead: distance beyond a step's motion, and what gravity does to it, within which contacts are looked for [m].
+            Nothing pushes beyond this, nor beyond 10 √κ [m] if that is less (1 mm at 1e-8), and less than κ/φ from half
+            of it on.
         iterations: bound on those of each of the solver's starts.
         starts: points to start from in turn while a step is not solved, of which the first takes up the last step's
             impulses. Few of them bound the time of a step that none solves.
