@@ -1,5 +1,7 @@
 """The search of the laws with cones: steps in which much turns are found, whatever room there is."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,7 +14,7 @@ from tests.scenes.leaning import SCENE, leaning
 from ukemi.checking.modes import tightly
 from ukemi.collide.detect import detect
 from ukemi.constraints.rows import row_kinds, row_map
-from ukemi.laws.conic import interior_point, room
+from ukemi.laws.conic import interior_point, law
 from ukemi.laws.conic.bending import bending
 from ukemi.laws.conic.end import blocks_of, frame_after
 from ukemi.laws.conic.marks import marks, places
@@ -41,7 +43,7 @@ def lowest(quat: np.ndarray, half) -> np.ndarray:
 @pytest.fixture(scope="module")
 def tumbling():
     """Status and iterations of steps of 0.1 s of boxes near the floor that turn by 0.3 rad per step."""
-    model, rng, n = uk.load(BOX), np.random.default_rng(0), 300
+    model, rng, n = uk.load(BOX), np.random.default_rng(0), 1000
     quat = turned(rng, n)
     height = lowest(quat, [0.25, 0.2, 0.15]) + rng.uniform(0, 0.1, n)
     q = jnp.asarray(np.concatenate([np.zeros((n, 2)), height[:, None], quat], -1))
@@ -223,22 +225,31 @@ def test_a_lying_cylinder_that_tips_over_the_level_keeps_its_contacts():
 
 PLATE = """<mujoco><option timestep="0.05"/><worldbody><geom type="plane" size="5 5 1"/>
 <body pos="0 0 .11"><freejoint/>{feet}</body></worldbody></mujoco>""".format(
-    feet="".join(f'<geom size=".05" pos="{0.1 * x} {0.1 * y} 0" mass=".1"/>' for x in range(8) for y in range(5))
+    feet="".join(f'<geom size=".05" pos="{0.1 * x} {0.1 * y} 0" mass=".1"/>' for x in range(8) for y in range(7))
 )
 
 
 def test_room_for_few_contacts_finds_what_all_room_finds(monkeypatch):
+    """In a loop of its own, and in one that compiles geometry once for all rooms, as with meshes."""
     model = uk.load(PLATE)
+    assert law.fewer_slots(model.pairs.layout.capacity)
     tilted = [0, 0, 0.4, 0.96, 0.28, 0, 0]
     starts = [uk.initial_state(model, q=tilted, v=[0, 0, -3, 0.5, 0.2, 0]), uk.initial_state(model)]
-    run = eqx.filter_jit(lambda start, law: uk.rollout(model, start, jnp.zeros((12, 0)), law))
-    few = [run(start, uk.NCP()) for start in starts]
-    monkeypatch.setattr(room, "fewer_slots", lambda full: [])
-    for start, states in zip(starts, few, strict=True):
-        whole = run(start, uk.NCP(iterations=31))  # another bound, so that it is traced again
-        assert int(states.status[-1]) == int(whole.status[-1]) == 0
-        np.testing.assert_allclose(states.q, whole.q, atol=1e-8)
-        np.testing.assert_allclose(states.v, whole.v, atol=1e-6)
+    settings, every = law.Conic._settings, []
+    for rooms, together in ((None, False), (None, True), ([], False)):
+        shared = partial(lambda together, *args: settings(*args)._replace(together=together), together)
+        monkeypatch.setattr(law.Conic, "_settings", lambda *args, shared=shared: shared(*args))
+        if rooms is not None:
+            monkeypatch.setattr(law, "fewer_slots", lambda full: [])
+        bound = uk.NCP(iterations=60 + len(every))  # others, so that it is traced again
+        run = eqx.filter_jit(lambda start, law=bound: uk.rollout(model, start, jnp.zeros((12, 0)), law))
+        every.append([run(start) for start in starts])
+    for small, shared, whole in zip(*every, strict=True):
+        assert int(whole.status[-1]) == 0 and int(whole.cache.iterations.max()) <= 20
+        for states in (small, shared):
+            assert int(states.status[-1]) == 0 and int(states.cache.iterations.max()) <= 20
+            np.testing.assert_allclose(states.q, whole.q, atol=1e-8)
+            np.testing.assert_allclose(states.v, whole.v, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -284,7 +295,7 @@ def test_slopes_that_are_measured_are_those_of_what_is_left(law):
 
         def off(alpha):
             tried = jax.tree.map(lambda x, d: x + alpha * d, carry.point, carry.change)
-            found, _ = interior_point.look(task, carry, tried)
+            found, _ = interior_point.look(task, carry, tried, interior_point.land(task, carry, tried.v))
             return jnp.concatenate([found.off.force, found.off.slip.reshape(-1)])
 
         alpha = 1e-5

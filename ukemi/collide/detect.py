@@ -131,7 +131,7 @@ def _find(model: Model, shapes: Shape, ahead: Array | None, steady: Array | None
         which=which,
         dropped=dropped,
         features=features,
-        patch=None if layout.hulls.idle else _patches(layout, posed.corners, features, _count(known)),
+        patch=None if layout.hulls.idle else _patches(layout, posed.corners, features, count(known)),
         failed=failed,
     )
 
@@ -156,7 +156,7 @@ def _ranked(excess: Array, known: Array, k: int) -> Array:
     return one_by_one(ranked, in_lockstep=of_all)(excess, known)
 
 
-def _count(mask: Array) -> Array:
+def count(mask: Array) -> Array:
     """How many () are true of a mask (n,), and those before the last of them."""
     return jnp.where(mask, np.arange(1, len(mask) + 1, dtype=np.int32), 0).max(initial=0)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from ukemi.constraints.block import Block, Frame, Side
 from ukemi.constraints.contacts import contact_parameters
@@ -93,9 +93,12 @@ def start_of(here: Here, kinds: RowKinds, duration: Array) -> Start:
     blocks = blocks_of(frame)
     rows = rows_at(frame, kinds, blocks)
     closing = of_heads(layout(here.model, kinds), row_map(frame, kinds, blocks).motion(here.v))
+    return _start(rows, blocks, duration, rows.restitution * jnp.maximum(-closing, 0.0))
+
+
+def _start(rows: Rows, blocks: list[Block], duration: Array, rebound: Array) -> Start:
     dry = [duration * cast(Array, block.bound) for block in blocks if block.side is Side.RUB]
-    rebound = rows.restitution * jnp.maximum(-closing, 0.0)
-    return Start(*overlap(rows.phi), rebound, rows.held, jnp.concatenate([jnp.zeros(0, here.v.dtype), *dry]))
+    return Start(*overlap(rows.phi), rebound, rows.held, jnp.concatenate([jnp.zeros(0, rows.phi.dtype), *dry]))
 
 
 def overlap(phi: Array) -> tuple[Array, Array]:
@@ -108,14 +111,25 @@ def overlap(phi: Array) -> tuple[Array, Array]:
     return o, jnp.where(inside > SHALLOW, 1.0, jnp.where(o > 0, 2.0, 0.0))
 
 
-def bounces(here: Here, kinds: RowKinds, duration: Array, start: Start, free: Array) -> Array:
-    """Which heads (H,) at the start bounce within the step: those that a motion `free` (nv,) would take inside. A speed
-    of NaN is one.
+def start_and_bounces(here: Here, kinds: RowKinds, duration: Array, free: Array) -> tuple[Start, Array]:
+    """The same, and which heads (H,) at the start bounce within the step: those that a motion `free` (nv,) would take
+    inside. A speed of NaN is one. How fast they move is not looked at where no head bounces.
     """
     frame = frame_of(here)
     blocks = blocks_of(frame)
-    rows, J = rows_at(frame, kinds, blocks), row_map(frame, kinds, blocks)
-    return ~(start.rebound <= 0) & (rows.phi + duration * of_heads(layout(here.model, kinds), J.motion(free)) < 0)
+    rows, own = rows_at(frame, kinds, blocks), layout(here.model, kinds)
+
+    def looked_at():
+        J = row_map(frame, kinds, blocks)
+        closing, falling = (of_heads(own, J.motion(v)) for v in (here.v, free))
+        rebound = rows.restitution * jnp.maximum(-closing, 0.0)
+        return rebound, ~(rebound <= 0) & (rows.phi + duration * falling < 0)
+
+    def none():
+        return jnp.zeros_like(rows.phi), jnp.zeros_like(rows.phi, bool)
+
+    rebound, bounces = lax.cond((~(rows.restitution <= 0)).any(), looked_at, none)
+    return _start(rows, blocks, duration, rebound), bounces
 
 
 def matched(own: Layout, start: Start, origin: Array) -> Start:

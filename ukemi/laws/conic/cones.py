@@ -82,6 +82,15 @@ def of_cones(layout: Layout, rows: Array) -> Array:
     return pick_rows(padded, place.ravel()).reshape(*place.shape, *rows.shape[1:])
 
 
+def of_places(layout: Layout, x: Array, place: Array) -> Array:
+    """Values (K, ...) of cones whose contacts were at places (nc,)."""
+    dry, nc = layout.dry, len(place)
+    if not nc:
+        return x
+    parts = x[dry:].reshape(nc, -1, *x.shape[1:])[jnp.maximum(place, 0)]
+    return jnp.concatenate([x[:dry], parts.reshape(x[dry:].shape)])
+
+
 def to_rows(layout: Layout, count: int, heads: Array, cones: Array) -> Array:
     """Rows (count,) of values of heads (H,) and cones (K, 2); those that are neither are zero."""
     place = np.zeros((2, count + 1), int)

@@ -4,12 +4,11 @@ It differs from the paper in what it seeks: the point of the central path at κ,
 data, instead of the first point below a tolerance. So the line search measures the distance from the target. Contacts
 are found anew at every point that is tried, and their variables go with their names.
 
-All is one loop whose turn looks at one point: it takes it, and decides on the next direction, or goes back half way.
-Thus geometry and linear algebra are compiled once.
+All is a loop whose turn looks at one point: it takes it, and decides on the next direction, or goes back half way.
+Thus geometry and linear algebra are compiled once, or once per number of contacts that there is room for.
 """
 
 from functools import partial
-from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +24,13 @@ from ukemi.laws.conic.balance import (
     matched,
     residual,
 )
-from ukemi.laws.conic.cones import Cones, of_cones, of_heads, owned
+from ukemi.laws.conic.cones import Cones, of_cones, of_heads, of_places, owned
 from ukemi.laws.conic.direction import SHORT, direction
+from ukemi.laws.conic.learning import aside, learned, noted
 from ukemi.laws.conic.marks import Marks, marks, places
 from ukemi.laws.conic.newton import Slopes
-from ukemi.laws.conic.progress import Bent, Carry, Found, Progress, Settings, Solution, Task, Way
+from ukemi.laws.conic.progress import Bent, Carry, Found, Landing, Progress, Settings, Solution, Task, Way
+from ukemi.laws.conic.room import chosen, fewer, narrowed, widened
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Known, Point
 from ukemi.mechanics.articulated import Articulated
 
@@ -52,14 +53,23 @@ STILL = 1e-8  # Jacobian of a head that nothing can move: a rounding error
 
 def solve(settings: Settings, task: Task) -> Solution:
     """The point of the central path, or the last one that was looked at."""
-
-    def go_on(carry: Carry):
-        return ~carry.progress.solved & ~carry.progress.stuck
-
-    point, known, _, progress, _ = lax.while_loop(go_on, lambda carry: turn(settings, task, carry), blank(task))
+    carry, rooms = blank(task), [fewer(task, room) for room in settings.rooms]
+    if settings.together:
+        carry = lax.while_loop(_goes_on, partial(_turn_in_some_room, settings, [*rooms, task]), carry)
+    else:
+        for own, few in enumerate(rooms):
+            here = lambda carry, own=own: _goes_on(carry) & (carry.progress.room == own)  # noqa: E731
+            carry = lax.while_loop(here, partial(_turn_in_room, settings, task, few, own), narrowed(carry, few))
+            carry = widened(carry, task)
+        carry = lax.while_loop(_goes_on, partial(turn, settings, task), carry)
+    point, known, _, progress, _ = carry
     sound = jnp.isfinite(task.free.v).all() & jnp.isfinite(point.v).all() & jnp.isfinite(progress.residual)
     point = point._replace(v=jnp.where(sound, point.v, jnp.nan))
     return Solution(point, known, progress.total, progress.solved, progress.start)
+
+
+def _goes_on(carry: Carry) -> Array:
+    return ~carry.progress.solved & ~carry.progress.stuck
 
 
 def blank(task: Task) -> Carry:
@@ -77,7 +87,9 @@ def blank(task: Task) -> Carry:
     known = Known(contacts, unmarked, none_yet, on, on[0], on[0], jnp.zeros_like(v))
     no, count = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
     first = jnp.where(task.recalled.valid, 0, 1).astype(jnp.int32)
-    progress = Progress(zero, one, count, count, one, one, one, one, first, ~no, zero, count, count, count, no, no, no)
+    progress = Progress(
+        zero, one, count, count, one, one, one, one, first, ~no, zero, count, count, count, count, no, no, no
+    )
     bent = Bent(*(jnp.zeros(shape, v.dtype) for shape in ((len(v), len(v)), (K, 2, len(v)), v.shape, (K, 2))))
     return Carry(point, known, jax.tree.map(jnp.zeros_like, point), progress, bent)
 
@@ -86,62 +98,103 @@ def turn(settings: Settings, task: Task, carry: Carry) -> Carry:
     """Look at the next point; take it and turn to the next direction, or go back half way. From some starts slopes are
     measured at every third point before: one direction of velocities per turn, and the point itself once more.
     """
+    return _judge(settings, task, carry, _next(task, carry))
+
+
+def _turn_in_room(settings: Settings, task: Task, few: Task, own: int, carry: Carry) -> Carry:
+    """The same with room for few contacts, if these suffice; else nothing but the room that is needed.
+
+    task: with all room; few: with this one, the `own`th.
+    """
+    landing = _next(few, carry)
+    carry = _in_room(settings, task, carry, landing, own)
+    return lax.cond(carry.progress.room == own, lambda: _judge(settings, few, carry, landing), lambda: carry)
+
+
+def _turn_in_some_room(settings: Settings, rooms: list[Task], carry: Carry) -> Carry:
+    """The same with the room that is needed. Then carries are copied, but geometry is compiled once for all rooms."""
+    task = rooms[-1]
+    landing = _next(task, carry)
+
+    def within(few: Task):
+        return lambda carry: widened(_judge(settings, few, narrowed(carry, few), landing), task)
+
+    carry = _in_room(settings, task, carry, landing)
+    return lax.switch(carry.progress.room, [within(few) for few in rooms], carry)
+
+
+def _in_room(settings: Settings, task: Task, carry: Carry, landing: Landing, least: int = 0) -> Carry:
+    room = chosen(task, carry.progress, landing.end.frame.contacts, settings.rooms)
+    return carry._replace(progress=carry.progress._replace(room=jnp.maximum(room, least)))
+
+
+def _next(task: Task, carry: Carry) -> Landing:
+    """The point to look at."""
+    now, v = carry.progress, carry.point.v + carry.progress.alpha * carry.change.v
+    shift = aside(v.dtype) * (np.arange(1, len(v) + 1) == now.probe)
+    return land(task, carry, jnp.where(now.fresh, _start(task, now.start), v + shift))
+
+
+def _judge(settings: Settings, task: Task, carry: Carry, landing: Landing) -> Carry:
+    """What follows from a point."""
     now, nv = carry.progress, len(task.here.v)
     tried = jax.tree.map(lambda x, d: x + now.alpha * d, carry.point, carry.change)
+    found, speed = look(task, carry, tried._replace(v=landing.end.frame.v), landing)
     measuring, measured = (now.probe > 0) & (now.probe <= nv), now.probe > nv
-    aside = _aside(tried.v.dtype) * (np.arange(1, nv + 1) == now.probe)
-    tried = tried._replace(v=jnp.where(now.fresh, _start(task, now.start), tried.v + aside))
-    found, speed = look(task, carry, tried)
     far = off_path(task, found, now.excess)
     worse = (found.residual > jnp.maximum(now.residual, 1e-12)) & (far > now.off_path)
     measures = nv > 0 and settings.starts > MEASURED and not isinstance(found.M, Articulated)  # which knows all
     good, last_try = jnp.isfinite(found.residual) & jnp.isfinite(far), now.tries >= HALVINGS
     taken = now.fresh | (good & (~worse | last_try)) | measured
 
-    def note(_):
-        return carry._replace(bent=_noted(task, carry, found), progress=now._replace(probe=now.probe + 1))
+    def note():
+        return carry._replace(bent=noted(task, carry, found), progress=now._replace(probe=now.probe + 1))
 
-    def take(_):
-        distance = off_path(task, found, jnp.zeros_like(now.excess))
-        close = (found.residual < settings.tolerance) & (distance < settings.near)
-        solved = close & (now.close | (found.residual < settings.exact)) & ~measured
-        knows = measures & (now.start >= MEASURED) & ~now.fresh
-        stays = knows & (now.rounds % AGAIN == 0) & ~measured & ~solved
-        moves = now._replace(ease=_ease(now))
-        bent = jax.tree.map(lambda old, new: jnp.where(measured, old, new), carry.bent, learned(task, carry, found))
-        still = jax.tree.map(jnp.zeros_like, found.point), now.alpha, jnp.where(solved, 0.0, now.excess)
-        way = lax.cond(
-            solved | stays, lambda: Way(*still), lambda: direction(task, found, moves, bent, distance, knows)
-        )
-        more = (~now.fresh & ~measured).astype(jnp.int32)
-        moves = moves._replace(
-            last=jnp.where(now.fresh, 1.0, now.alpha),
-            creeping=jnp.where(now.fresh | (now.alpha > SHORT), 0, now.creeping + 1),
-        )
-        after = jax.tree.map(lambda old, new: jnp.where(stays, old, new), now, moves)._replace(
-            alpha=way.alpha,
-            tries=jnp.zeros_like(now.tries),
-            residual=found.residual,
-            off_path=off_path(task, found, way.excess),
-            excess=way.excess,
-            speed=speed,
-            fresh=jnp.zeros_like(now.fresh),
-            probe=stays.astype(jnp.int32),
-            rounds=now.rounds + more,
-            total=now.total + more,
-            close=jnp.where(measured, now.close, close),
-            solved=solved,
-        )
-        return Carry(found.point, found.known, way.change, after, bent)
+    def take():
+        return _take(settings, task, carry, found, speed, measures)
 
-    def go_back(_):
+    def go_back():
         return carry._replace(progress=now._replace(alpha=now.alpha / 2, tries=now.tries + 1))
 
-    def go_on(_):
-        return lax.cond(taken, take, go_back, None)
+    def go_on():
+        return lax.cond(taken, take, go_back)
 
-    after = lax.cond(measuring, note, go_on, None) if measures else go_on(None)
+    after = lax.cond(measuring, note, go_on) if measures else go_on()
     return after._replace(progress=_restarted(settings, after.progress, ~taken & last_try & ~measuring))
+
+
+def _take(settings: Settings, task: Task, carry: Carry, found: Found, speed: Array, measures: bool) -> Carry:
+    """The search at a point that it takes, with the way from there; measures: whether slopes ever are."""
+    now, measured = carry.progress, carry.progress.probe > len(task.here.v)
+    distance = off_path(task, found, jnp.zeros_like(now.excess))
+    close = (found.residual < settings.tolerance) & (distance < settings.near)
+    solved = close & (now.close | (found.residual < settings.exact)) & ~measured
+    knows = measures & (now.start >= MEASURED) & ~now.fresh
+    stays = knows & (now.rounds % AGAIN == 0) & ~measured & ~solved
+    moves = now._replace(ease=_ease(now))
+    bent = jax.tree.map(lambda old, new: jnp.where(measured, old, new), carry.bent, learned(task, carry, found))
+    still = jax.tree.map(jnp.zeros_like, found.point), now.alpha, jnp.where(solved, 0.0, now.excess)
+    way = lax.cond(solved | stays, lambda: Way(*still), lambda: direction(task, found, moves, bent, distance, knows))
+    more = (~now.fresh & ~measured).astype(jnp.int32)
+    moves = moves._replace(
+        last=jnp.where(now.fresh, 1.0, now.alpha),
+        creeping=jnp.where(now.fresh | (now.alpha > SHORT), 0, now.creeping + 1),
+    )
+    after = jax.tree.map(lambda old, new: jnp.where(stays, old, new), now, moves)._replace(
+        alpha=way.alpha,
+        tries=jnp.zeros_like(now.tries),
+        residual=found.residual,
+        off_path=off_path(task, found, way.excess),
+        excess=way.excess,
+        speed=speed,
+        fresh=jnp.zeros_like(now.fresh),
+        probe=stays.astype(jnp.int32),
+        rounds=now.rounds + more,
+        total=now.total + more,
+        close=jnp.where(measured, now.close, close),
+        solved=solved,
+    )
+    return Carry(found.point, found.known, way.change, after, bent)
 
 
 def _ease(now: Progress) -> Array:
@@ -150,47 +203,6 @@ def _ease(now: Progress) -> Array:
     less = jnp.where(now.ease < LEAST_EASE * MORE_EASE, 0.0, now.ease / MORE_EASE)
     eased = jnp.where(now.alpha < SHORT, more, jnp.where(now.alpha > LONG, less, now.ease))
     return jnp.where(now.fresh, 0.0, eased)
-
-
-def _aside(dtype) -> float:
-    """How far velocities are changed to measure slopes."""
-    return 10 * float(np.sqrt(np.finfo(dtype).eps))
-
-
-def _noted(task: Task, carry: Carry, found: Found) -> Bent:
-    """How force and slips bend along one direction of velocities, measured."""
-    bent, k, far = carry.bent, carry.progress.probe - 1, _aside(found.point.v.dtype)
-    in_place = jnp.concatenate([np.ones(task.layout.limits, bool), found.place == np.arange(len(found.place))])
-    same = found.kept[1] & owned(task.layout, in_place, True)
-    force = (found.off.force - bent.force_left) / far - jnp.take(cast(Array, found.M), k, 1)
-    slip = (found.off.slip - bent.slip_left) / far - jnp.take(found.slopes.slip, k, 2)
-    slip = jnp.where(same[:, None], slip, 0.0)
-    here = np.arange(bent.force.shape[1]) == k
-    return bent._replace(
-        force=jnp.where(here, force[:, None], bent.force), slip=jnp.where(here, slip[..., None], bent.slip)
-    )
-
-
-def learned(task: Task, carry: Carry, found: Found) -> Bent:
-    """How force and slips bend: what a step left of them beyond what its system said, along the step."""
-    now, M, (heads, rubs) = carry.progress, task.free.M, found.kept
-    bent = carry.bent._replace(
-        slip=_of_cones(task, carry.bent.slip, found.place), slip_left=_of_cones(task, carry.bent.slip_left, found.place)
-    )
-    dv = found.point.v - carry.point.v
-    along = M @ dv
-    size, off, left = dv @ along, found.off, 1 - now.alpha
-    along = jnp.where(size > 0, along / jnp.where(size > 0, size, 1.0), 0.0)
-    force = (off.force - left * bent.force_left)[:, None] * along
-    slip = (off.slip - left * bent.slip_left)[:, :, None] * along
-    # the force of heads that came or went is no bend
-    same = (heads == found.known.on[0]).all() & (carry.known.on[0].sum() == heads.sum())
-    return Bent(
-        jnp.where(now.fresh, 0.0, bent.force + jnp.where(same, force, 0.0)),
-        jnp.where(rubs[:, None, None], bent.slip + slip, 0.0),
-        off.force,
-        off.slip,
-    )
 
 
 def _restarted(settings: Settings, now: Progress, spent: Array) -> Progress:
@@ -216,10 +228,18 @@ def _start(task: Task, start: Array) -> Array:
 # ---- a point ---------------------------------------------------------------------------------------------------------
 
 
-def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
-    """The residual at a point, with the contacts that there are at its end; and the velocities at hand."""
+def land(task: Task, carry: Carry, v: Array) -> Landing:
+    """The end of a step at v, with the contacts that there are."""
+    here, h, mechanics = task.here, task.duration, task.mechanics
+    end = mechanics.arrival(here, v, h, partial(task.detect, steady=carry.progress.start == STEADY))
+    return Landing(end, *mechanics.missing(task.begun, here, end, h))
+
+
+def look(task: Task, carry: Carry, tried: Point, landing: Landing) -> tuple[Found, Array]:
+    """The residual at a point, with the contacts that the task has room for; and the velocities at hand."""
     kinds, own, here, start, h, path, mechanics = task[:4] + task[6:9]
-    end = mechanics.ending(here, kinds, tried.v, h, partial(task.detect, steady=carry.progress.start == STEADY))
+    nearest = landing.end.frame.contacts.rowwise(lambda x: x[: kinds.contacts])
+    end = mechanics.rows(kinds, landing.end._replace(frame=landing.end.frame._replace(contacts=nearest)), h)
     frame, rows, moves = end.frame, end.rows, end.moves()
     pulls = mechanics.pulls(task.begun, here, end, moves)
     at = marks(here.model, frame.kin, frame.contacts, kinds.contacts)
@@ -229,14 +249,14 @@ def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     slips, rubs = (rows.mu[:, :, None] * of_cones(own, J) for J in (moves, pulls))
     nearer, pushes, holding = of_heads(own, moves), of_heads(own, pulls), kinds.holding
     slopes = Slopes(h * nearer, slips, moves[holding], pushes, rubs, pulls[holding])
-    active = jnp.concatenate([np.ones(own.limits, bool), frame.contacts.active[: kinds.contacts]])
+    active = jnp.concatenate([np.ones(own.limits, bool), frame.contacts.active])
     # what is far has nothing to push, which Newton's step would only approach; what is NaN counts, to be seen
     near = ~(wants.aims[0] <= 0) | carry.progress.fresh | (carry.progress.excess > 0)
     heads = active & ~(jnp.abs(pushes) <= STILL).all(-1) & near
     rubs_at_all = (~(rows.mu <= 0)).any(-1) & ~(cones.bounds(own, heads * 1.0, start.dry) <= 0)
     on = heads, owned(own, heads, True) & rubs_at_all
     deep = heads & (rows.phi < -SHALLOW)
-    known = Known(frame.contacts, at, origin, on, bounce, deep, tried.v - task.free.v)
+    known = Known(landing.end.frame.contacts, at, origin, on, bounce, deep, tried.v - task.free.v)
     speed = jnp.where(carry.progress.fresh, _speed(task, on, slopes, rows.weight), carry.progress.speed)
     fresh = carry.progress.fresh
     place = jnp.where(fresh, -1, places(carry.known.marks, at))
@@ -244,10 +264,11 @@ def look(task: Task, carry: Carry, tried: Point) -> tuple[Found, Array]:
     kept = jnp.concatenate([was[: own.limits] & ~fresh, (place >= 0) & was[own.limits :][place]])
     kept = kept, owned(own, kept, True) & ~fresh
     point = tried._replace(cones=_variables(task, carry.progress, tried.cones, at, place, kept, wants, on, speed))
-    missing, M = mechanics.missing(task.begun, here, end, h)
-    off = residual(own, point, wants, on, missing - impulses(own, kinds, point, wants.mu, on) @ pulls)
+    off = residual(own, point, wants, on, landing.missing - impulses(own, kinds, point, wants.mu, on) @ pulls)
     size = _size(task, off, rows.weight) / speed
-    return Found(point, known, wants, cone_heads(own, point, wants, on[1]), off, slopes, M, size, place, kept), speed
+    return Found(
+        point, known, wants, cone_heads(own, point, wants, on[1]), off, slopes, landing.M, size, place, kept
+    ), speed
 
 
 def _speed(task: Task, on, slopes: Slopes, weight: Array) -> Array:
@@ -295,16 +316,7 @@ def _in_place(task: Task, old: Cones, place: Array) -> Cones:
     def heads(x: Array) -> Array:
         return jnp.concatenate([x[: own.limits], x[own.limits :][jnp.maximum(place, 0)]]) if len(place) else x
 
-    return Cones(heads(old.gamma), heads(old.s), *(_of_cones(task, x, place) for x in (old.y, old.psi, old.u)))
-
-
-def _of_cones(task: Task, x: Array, place: Array) -> Array:
-    """Values (K, ...) of the cones of contacts that were at places (nc,)."""
-    dry, nc = task.layout.dry, len(place)
-    if not nc:
-        return x
-    parts = x[dry:].reshape(nc, -1, *x.shape[1:])[jnp.maximum(place, 0)]
-    return jnp.concatenate([x[:dry], parts.reshape(x[dry:].shape)])
+    return Cones(heads(old.gamma), heads(old.s), *(of_places(task.layout, x, place) for x in (old.y, old.psi, old.u)))
 
 
 # ---- how far from a solution -----------------------------------------------------------------------------------------

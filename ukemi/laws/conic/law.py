@@ -1,6 +1,6 @@
 """Laws with hard contact at the end of the step and the exact friction cone (Dojo, eq. 26)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -19,10 +19,11 @@ from ukemi.constraints.adhesion import adhesion_at, with_hair
 from ukemi.constraints.rows import RowKinds, row_kinds
 from ukemi.implicit import rules
 from ukemi.implicit.rule import dense, isolated, root, straight_through
+from ukemi.laws.active_contacts import fewer_slots
 from ukemi.laws.arrival import arrive
 from ukemi.laws.checks import check
 from ukemi.laws.conic import derivative
-from ukemi.laws.conic.balance import bounces, impulses, rows_at, start_of
+from ukemi.laws.conic.balance import impulses, rows_at, start_and_bounces
 from ukemi.laws.conic.cones import layout
 from ukemi.laws.conic.end import blocks_of
 from ukemi.laws.conic.interior_point import STARTS, solve
@@ -32,7 +33,7 @@ from ukemi.laws.conic.memory import NAME, Pushes, recalled
 from ukemi.laws.conic.progress import Settings, Solution, Task
 from ukemi.laws.conic.record import Search, record
 from ukemi.laws.conic.restore import restoring, restoring_slopes
-from ukemi.laws.conic.room import lacks, with_room
+from ukemi.laws.conic.room import lacks
 from ukemi.laws.conic.slopes import jacobian
 from ukemi.laws.conic.unknowns import Known, Path, Point
 from ukemi.laws.here import Here, here_at, net_forces
@@ -46,6 +47,7 @@ from ukemi.mechanics.plasticity import yields
 from ukemi.mechanics.turns import integrate_slopes
 from ukemi.model.records import Input, Model, State, as_input
 from ukemi.status import Status
+from ukemi.xla.batches import one_by_one
 from ukemi.xla.entry import compiled
 from ukemi.xla.stages import compact
 
@@ -253,12 +255,11 @@ class Conic(Method):
         """The point of a central path, by the implicit rule, and (iterations, whether that is a solution)."""
 
         def find(args) -> tuple[tuple[Point, Known], tuple[Array, Array]]:
-            search = with_room(
-                lambda here, *more: solve(self._settings(here), self._task(here, *more)),
-                lambda model: layout(model, self._kinds(model)),
-                args[0].model,
-                lambda contacts, _, path, guide: self._misses(args[0].model, contacts, path, guide),
-            )
+            def within(rooms: Sequence[int]):
+                return lambda here, *more: solve(self._settings(here, rooms), self._task(here, *more))
+
+            rooms = fewer_slots(self._kinds(args[0].model).contacts)
+            search = one_by_one(within(rooms), in_lockstep=within(())) if rooms else within(())
             found: Solution = search(*args)
             return (found.point, found.known), (found.iterations, found.solved)
 
@@ -271,14 +272,16 @@ class Conic(Method):
         every = (restitution_of_pairs(model) > 0).any() if near else True
         return lacks(contacts, guide.ahead, path.width, every)
 
-    def _settings(self, here: Here) -> Settings:
+    def _settings(self, here: Here, rooms: Sequence[int] = ()) -> Settings:
         precise = PRECISE[here.v.dtype.name]
         exact = EXACT if self.mechanics.keeps else precise.exact
-        return Settings(self.iterations, self.starts, precise.tolerance, precise.near, exact)
+        meshes = not here.model.pairs.layout.hulls.idle  # to which a search owes half its compile time
+        return Settings(self.iterations, self.starts, precise.tolerance, precise.near, exact, tuple(rooms), meshes)
 
     def _task(self, here: Here, duration: Array, path: Path, guide: Guide) -> Task:
         model, kinds = here.model, self._kinds(here.model)
-        start, free, early = start_of(here, kinds, duration), free_motion(here, duration), _early(model, path)
+        free, early = free_motion(here, duration), _early(model, path)
+        start, bounce = start_and_bounces(here, kinds, duration, free.v)
         return Task(
             kinds,
             layout(model, kinds),
@@ -290,7 +293,7 @@ class Conic(Method):
             path,
             self.mechanics,
             self.mechanics.begin(here, kinds, duration, free),
-            bounces(here, kinds, duration, start, free.v),
+            bounce,
             guide.recalled,
             lambda kin, steady: detect(model, kin, guide.ahead, steady, early),
         )

@@ -18,7 +18,7 @@ from jax import Array
 
 from ukemi.constraints.block import Block, Frame
 from ukemi.constraints.contacts import contact_jacobian, contact_lever, surface_slip
-from ukemi.constraints.rows import RowKinds, constant_dofs, row_map, row_matrix
+from ukemi.constraints.rows import RowKinds, constant_dofs, row_kinds, row_map, row_matrix
 from ukemi.laws.conic.balance import Rows, rows_at
 from ukemi.laws.conic.bending import bending
 from ukemi.laws.conic.cones import layout, of_heads
@@ -32,6 +32,14 @@ from ukemi.mechanics.reflected import has_heavy_tendons
 from ukemi.mechanics.tendons.inertia import tendon_inertial_force
 from ukemi.mechanics.turns import Turns, slopes_in_velocity
 from ukemi.mechanics.variational import Chords, chord_impulse, chord_inertia, chord_moments
+
+
+class Arrival(NamedTuple):
+    """What is at the end of a step whichever contacts count."""
+
+    frame: Frame
+    blocks: list[Block]  # rows that are not contacts
+    across: Turns  # of h v⁺
 
 
 class End(NamedTuple):
@@ -81,18 +89,23 @@ class Mechanics(abc.ABC):
 
     def ending(self, here: Here, kinds: RowKinds, v: Array, duration: Array, contacts_at) -> End:
         """The end of a step at v; contacts_at: function of kinematics."""
+        return self.rows(kinds, self.arrival(here, v, duration, contacts_at), duration)
+
+    def arrival(self, here: Here, v: Array, duration: Array, contacts_at) -> Arrival:
+        """The same before rows are looked at."""
         frame = frame_after(here, v, duration, contacts_at)
-        blocks = blocks_of(frame)
-        return End(
-            kinds, frame, blocks, rows_at(frame, kinds, blocks), slopes_in_velocity(here.model.tree, v, duration)
-        )
+        return Arrival(frame, blocks_of(frame), slopes_in_velocity(here.model.tree, v, duration))
+
+    def rows(self, kinds: RowKinds, at: Arrival, duration: Array) -> End:
+        """The end with its rows."""
+        return End(kinds, at.frame, at.blocks, rows_at(at.frame, kinds, at.blocks), at.across)
 
     @abc.abstractmethod
     def begin(self, here: Here, kinds: RowKinds, duration: Array, free: FreeMotion | None) -> Any:
         """What the balance takes from the start of a step."""
 
     @abc.abstractmethod
-    def missing(self, begun, here: Here, end: End, duration: Array) -> tuple[Array, Array | Articulated]:
+    def missing(self, begun, here: Here, end: Arrival | End, duration: Array) -> tuple[Array, Array | Articulated]:
         """Impulse (nv,) that the velocity at the end needs, and its slope (nv, nv)."""
 
     @abc.abstractmethod
@@ -138,13 +151,16 @@ class Linear(Joints):
     dense = False
     looks_again = False
 
-    def ending(self, here, kinds, v, duration, contacts_at):
-        """Rows of the start, moved along."""
+    def arrival(self, here, v, duration, contacts_at):
+        """The start."""
         frame = frame_of(here)._replace(v=v, contacts=contacts_at(here.kin))
-        blocks = blocks_of(frame)
-        end = End(kinds, frame, blocks, rows_at(frame, kinds, blocks), Turns(here.model.tree, None))
+        return Arrival(frame, blocks_of(frame), Turns(here.model.tree, None))
+
+    def rows(self, kinds, at, duration):
+        """Rows of the start, moved along."""
+        end = super().rows(kinds, at, duration)
         rows, moved = end.rows, duration * end.motion()
-        phi, held = rows.phi + of_heads(layout(here.model, kinds), moved), rows.held + moved[kinds.holding]
+        phi, held = rows.phi + of_heads(layout(at.frame.model, kinds), moved), rows.held + moved[kinds.holding]
         return end._replace(rows=rows._replace(phi=phi, held=held))
 
     def bending(self, here, v, duration, held):
@@ -183,7 +199,7 @@ class Variational(Mechanics):
         added = rotor_inertia(model, here.kin) + duration * begun.damping
         needed = chord_impulse(model, here.kin, begun.chords, after, duration)
         missed = needed + added @ (end.frame.v - here.v) - begun.given
-        if _is_a_long_chain(here, end.kinds):
+        if _is_a_long_chain(here):
             pseudo, ahead = chord_moments(model, begun.chords, after), end.across.rows(after.S.T).T
             return missed, Articulated.of(model.tree, here.kin.S, ahead, pseudo, jnp.diagonal(added))
         return missed, end.across.rows(chord_inertia(model, here.kin, begun.chords, after)) + added
@@ -208,8 +224,8 @@ class Variational(Mechanics):
         return out
 
 
-def _is_a_long_chain(here: Here, kinds: RowKinds) -> bool:
+def _is_a_long_chain(here: Here) -> bool:
     """Whether Newton's matrix is of bodies along a tree and of single dofs alone, and better solved in their order."""
     model = here.model
-    alone = not kinds.contacts and constant_dofs(model) is not None
+    alone = not row_kinds(model).contacts and constant_dofs(model) is not None
     return model.nv >= LONG and alone and not has_heavy_tendons(model) and not damps_by_servos(model)

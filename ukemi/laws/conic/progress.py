@@ -9,7 +9,7 @@ from ukemi.constraints.rows import RowKinds
 from ukemi.laws.conic.balance import Start
 from ukemi.laws.conic.cones import Layout
 from ukemi.laws.conic.marks import Marks
-from ukemi.laws.conic.mechanics import Mechanics
+from ukemi.laws.conic.mechanics import Arrival, Mechanics
 from ukemi.laws.conic.memory import Pushes
 from ukemi.laws.conic.newton import Slopes
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Known, Path, Point
@@ -26,6 +26,8 @@ class Settings(NamedTuple):
     tolerance: float  # of residuals, relative to the velocities at hand
     near: float  # distance from the central path, relative to κ, that counts as on it
     exact: float  # relative residual from which on a solution is not improved once more
+    rooms: tuple[int, ...] = ()  # numbers of contacts for which a turn is compiled beside all
+    together: bool = False  # whether rooms share a loop
 
 
 class Task(NamedTuple):
@@ -44,6 +46,14 @@ class Task(NamedTuple):
     bounce: Array  # (H,) heads at the start that bounce
     recalled: Pushes
     detect: Callable  # contacts of kinematics, and of whether these are to be `steady`
+
+
+class Landing(NamedTuple):
+    """Where a step of some velocities ends, whichever of the contacts there count."""
+
+    end: Arrival
+    missing: Array  # (nv,) impulse that the velocities need
+    M: Array | Articulated  # (nv, nv) its slope
 
 
 class Found(NamedTuple):
@@ -76,6 +86,7 @@ class Progress(NamedTuple):
     fresh: Array  # () bool: at a starting point
     ease: Array  # () masses added to Newton's matrix, as a share of all: steps that end at a wall become shorter ones
     probe: Array  # () which direction slopes are measured in next, from 1 on; 0: none
+    room: Array  # () which of `Settings.rooms`
     rounds: Array  # () iterations of this start
     total: Array  # () of all
     close: Array  # () bool: at a point that counts as a solution

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ukemi.laws.conic import newton
-from ukemi.laws.conic.interior_point import blank, look, off_path, turn
+from ukemi.laws.conic.interior_point import blank, land, look, off_path, turn
 from ukemi.laws.conic.progress import Carry, Settings, Task
 from ukemi.mechanics.articulated import Articulated
 
@@ -30,7 +30,8 @@ def record(settings: Settings, task: Task, turns: int, whole: bool) -> Search:
         done = carry.progress.solved | carry.progress.stuck
         after = jax.tree.map(lambda old, new: jnp.where(done, old, new), carry, turn(settings, task, carry))
         now = after.progress
-        found = look(task, after._replace(progress=now._replace(fresh=jnp.zeros_like(now.fresh))), after.point)[0]
+        at = after._replace(progress=now._replace(fresh=jnp.zeros_like(now.fresh)))
+        found = look(task, at, after.point, land(task, at, after.point.v))[0]
         slope = found.M.dense() if isinstance(found.M, Articulated) else found.M
         system = newton.system(
             task.layout, found.point.cones, found.head, found.asked, found.known.on, slope, found.slopes

@@ -1,27 +1,18 @@
-"""A search with room for few contacts first, since a turn costs what there is room for; then with all of it.
-
-Contacts come nearest first, and what is farther than the central path's width does not push: a search that had room
-for all that are nearer at its end is the search with all room.
-"""
+"""Turns of the search with room for few contacts where there are few, since a turn costs what there is room for."""
 
 import dataclasses
 from collections.abc import Callable
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
-from ukemi.collide.detect import Contacts
-from ukemi.laws.active_contacts import fewer_slots
-from ukemi.laws.conic.cones import Cones, Layout
+from ukemi.collide.detect import Contacts, count
+from ukemi.constraints.contacts import contact_parameters
+from ukemi.laws.conic.cones import Cones, layout
 from ukemi.laws.conic.marks import Marks
-from ukemi.laws.conic.progress import Solution
-from ukemi.laws.conic.unknowns import Known, Point
-from ukemi.laws.here import Here
-from ukemi.model.records import Model
-from ukemi.xla.batches import one_by_one
+from ukemi.laws.conic.progress import Carry, Progress, Task
+from ukemi.laws.conic.unknowns import Point
 
 
 def lacks(contacts: Contacts, ahead: Array | None, width: Array, every: Array | bool) -> Array:
@@ -34,61 +25,70 @@ def lacks(contacts: Contacts, ahead: Array | None, width: Array, every: Array | 
     return jnp.where(every, contacts.overflow, contacts.dropped + ahead.min() < width)
 
 
-def with_room(search: Callable[..., Solution], layout_of: Callable[[Model], Layout], model: Model, lost: Callable):
-    """The same search from a start (`Here` of the model, ...), which looks for few contacts where these suffice.
+def chosen(task: Task, now: Progress, contacts: Contacts, rooms: tuple[int, ...]) -> Array:
+    """Which room holds the contacts at a point that may push, and those of the start that ask for something: all, where
+    these adhere, bounce or are not looked for again.
 
-    lost: function of contacts and what follows `Here`, whether the search needs more than these.
+    None is smaller than that of the last point: what is left out of a search that goes on should not change.
     """
-    full = model.pairs.layout.capacity
-    rooms = fewer_slots(full)
-    if not rooms:
-        return search
-
-    def choose(here: Here, *more) -> Solution:
-        blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(search, here, *more))
-
-        def within(room: int):
-            def few():
-                small = _small(here, room)
-                found = search(small, *more)
-                wide = _widened(found, full - room, layout_of(small.model), layout_of(here.model))
-                return wide, lost(found.known.contacts, *more)
-
-            return few
-
-        first = (here.contacts.active.sum() > np.array(rooms)).sum()
-        found, again = lax.switch(first, [*map(within, rooms), lambda: (blank, jnp.ones((), bool))])
-        return lax.cond(again, lambda: search(here, *more), lambda: found)
-
-    return one_by_one(choose, in_lockstep=search)
+    model, limits = task.here.model, task.layout.limits
+    bounces, inside = task.bounce[limits:], ~(task.start.inside[limits:] <= 0)
+    push = contacts.active
+    if task.mechanics.looks_again and not model.pairs.layout.adheres:
+        margin = contact_parameters(model, contacts.pair).margin
+        push = push & (~(contacts.distance - margin >= task.path.width) | bounces.any())
+    room = (jnp.maximum(count(push), count(bounces | inside)) > np.array(rooms)).sum(dtype=jnp.int32)
+    return jnp.where(now.fresh, room, jnp.maximum(room, now.room))
 
 
-def _small(here: Here, room: int) -> Here:
-    """The same of a model with room for fewer contacts."""
-    model = here.model
-    layout = dataclasses.replace(model.pairs.layout, capacity=room)
-    model = eqx.tree_at(lambda m: m.pairs, model, dataclasses.replace(model.pairs, layout=layout))
-    return here._replace(model=model, contacts=here.contacts.rowwise(lambda x: x[:room]))
-
-
-def _widened(found: Solution, more: int, small: Layout, full: Layout) -> Solution:
-    """What was found, with empty room for more contacts behind."""
-
-    def longer(count: int, value):
-        return lambda x: jnp.concatenate([x, jnp.full((count, *x.shape[1:]), value, x.dtype)])
-
-    (v, held, cones), known = found.point, found.known
-    heads, rubs = len(full.heads) - len(small.heads), len(full.cones) - len(small.cones)
-    gamma, s = (longer(heads, 1.0)(x) for x in cones[:2])
-    y, psi, u = (longer(rubs, one)(x) for x, one in zip(cones[2:], (0.0, 1.0, 0.0), strict=True))
-    no = longer(heads, False)
-    known = Known(
-        known.contacts.rowwise(longer(more, 0)),
-        Marks(*(longer(more, value)(x) for value, x in zip((-1, 0.0, False), known.marks, strict=True))),
-        longer(more, -1)(known.origin),
-        (no(known.on[0]), longer(rubs, False)(known.on[1])),
-        no(known.bounce),
-        no(known.deep),
-        known.pushed,
+def fewer(task: Task, room: int) -> Task:
+    """The same with room for the first contacts alone, at the start and at the end."""
+    kinds, start = dataclasses.replace(task.kinds, contacts=room), task.start
+    small = layout(task.here.model, kinds)
+    inside, leaving, rebound, bounce = (
+        x[: len(small.heads)] for x in (start.inside, start.leaving, start.rebound, task.bounce)
     )
-    return found._replace(point=Point(v, held, Cones(gamma, s, y, psi, u)), known=known)
+    start = start._replace(inside=inside, leaving=leaving, rebound=rebound)
+    marks = Marks(*(x[:room] for x in task.marks))
+    return task._replace(kinds=kinds, layout=small, start=start, marks=marks, bounce=bounce)
+
+
+def narrowed(carry: Carry, few: Task) -> Carry:
+    """A search's carry with room for as many contacts as a task has."""
+    return _resized(carry, few, lambda x, count, _: x[:count])
+
+
+def widened(carry: Carry, task: Task) -> Carry:
+    """The same with empty room behind for as many."""
+
+    def longer(x: Array, count: int, value: float) -> Array:
+        return jnp.concatenate([x, jnp.full((count - len(x), *x.shape[1:]), value, x.dtype)])
+
+    return _resized(carry, task, longer)
+
+
+def _resized(carry: Carry, task: Task, change: Callable[[Array, int, float], Array]) -> Carry:
+    """All of a carry but the contacts themselves; change: function of an array, of how many it should have, and of what
+    says that there is nothing.
+    """
+    own, nc, known = task.layout, task.kinds.contacts, carry.known
+
+    def heads(x: Array, nothing: float = 0) -> Array:
+        return change(x, len(own.heads), nothing)
+
+    def rubs(x: Array, nothing: float = 0) -> Array:
+        return change(x, len(own.cones), nothing)
+
+    def point(x: Point, one: float) -> Point:
+        gamma, s, y, psi, u = x.cones
+        return x._replace(cones=Cones(heads(gamma, one), heads(s, one), rubs(y), rubs(psi, one), rubs(u)))
+
+    known = known._replace(
+        marks=Marks(*(change(x, nc, nothing) for x, nothing in zip(known.marks, (-1, 0, 0), strict=True))),
+        origin=change(known.origin, nc, -1),
+        on=(heads(known.on[0]), rubs(known.on[1])),
+        bounce=heads(known.bounce),
+        deep=heads(known.deep),
+    )
+    bent = carry.bent._replace(slip=rubs(carry.bent.slip), slip_left=rubs(carry.bent.slip_left))
+    return Carry(point(carry.point, 1), known, point(carry.change, 0), carry.progress, bent)
