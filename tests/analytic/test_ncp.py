@@ -10,6 +10,7 @@ import ukemi as uk
 from tests.scenes.cones import EVERY_ROW, settled
 from tests.scenes.derivatives import quick
 from tests.scenes.slow import few
+from ukemi.checking.modes import tightly
 
 BOX = """<mujoco><option timestep="0.01"/><worldbody><geom type="plane" size="5 5 1" friction="{0}"/>
 <body pos="0 0 .25"><freejoint/><geom type="box" size=".25 .25 .25" mass="1" friction="{0}"/></body>
@@ -95,6 +96,16 @@ def test_a_ball_bounces_with_its_restitution():
     k = np.nonzero((v[1:] > 0.5) & (v[:-1] < 0))[0][0]
     np.testing.assert_allclose(v[k + 1], -0.5 * v[k], rtol=1e-5)  # contacts give by δ = 1e-7 of the impulse
     assert int(states.status[-1]) == 0
+
+
+def test_what_reports_step_is_the_same_law_solved_to_rounding():
+    """`check_gradients` takes differences of it."""
+    model = uk.load("""<mujoco><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 .1">
+    <joint type="slide" axis="0 0 1"/><joint type="slide" axis="1 0 0"/><geom size=".1" mass="1"/></body></worldbody></mujoco>""")
+    state = uk.initial_state(model, v=[-0.1, 0.3])
+    plain, tight = (quick(lambda law=law: uk.step(model, state, None, law))() for law in (uk.NCP(), tightly(uk.NCP())))
+    assert plain.status == tight.status == 0 and tight.cache.iterations > plain.cache.iterations
+    np.testing.assert_allclose(tight.v, plain.v, atol=1e-6)
 
 
 BALLS = "".join(f'<body pos="{k} 0 .1"><freejoint/><geom size=".1"/></body>' for k in range(8))

@@ -1,7 +1,5 @@
 """The search of the laws with cones: steps in which much turns are found, whatever room there is."""
 
-from functools import partial
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -235,18 +233,16 @@ def test_room_for_few_contacts_finds_what_all_room_finds(monkeypatch):
     assert law.fewer_slots(model.pairs.layout.capacity)
     tilted = [0, 0, 0.4, 0.96, 0.28, 0, 0]
     starts = [uk.initial_state(model, q=tilted, v=[0, 0, -3, 0.5, 0.2, 0]), uk.initial_state(model)]
-    settings, every = law.Conic._settings, []
-    for rooms, together in ((None, False), (None, True), ([], False)):
-        shared = partial(lambda together, *args: settings(*args)._replace(together=together), together)
-        monkeypatch.setattr(law.Conic, "_settings", lambda *args, shared=shared: shared(*args))
-        if rooms is not None:
-            monkeypatch.setattr(law, "fewer_slots", lambda full: [])
+    every = []
+    for rooms, shared in (([16], False), ([16], True), ([], False)):
+        monkeypatch.setattr(law, "fewer_slots", lambda full, rooms=rooms: rooms)
+        monkeypatch.setattr(law, "together", lambda model, shared=shared: shared)
         bound = uk.NCP(iterations=60 + len(every))  # others, so that it is traced again
         run = eqx.filter_jit(lambda start, law=bound: uk.rollout(model, start, jnp.zeros((12, 0)), law))
         every.append([run(start) for start in starts])
-    for small, shared, whole in zip(*every, strict=True):
+    for small, together, whole in zip(*every, strict=True):
         assert int(whole.status[-1]) == 0 and int(whole.cache.iterations.max()) <= 20
-        for states in (small, shared):
+        for states in (small, together):
             assert int(states.status[-1]) == 0 and int(states.cache.iterations.max()) <= 20
             np.testing.assert_allclose(states.q, whole.q, atol=1e-8)
             np.testing.assert_allclose(states.v, whole.v, atol=1e-6)

@@ -13,6 +13,7 @@ from tests.scenes.cones import SCENES, count, moved, outcome, settled
 from tests.scenes.derivatives import quick
 from tests.scenes.reports import check
 from tests.scenes.slow import few
+from ukemi.checking.modes import tightly
 from ukemi.laws.conic.relaxed import Relaxed
 from ukemi.laws.method import columns
 from ukemi.model.records import as_input
@@ -210,7 +211,7 @@ def test_rigid_contact_takes_the_derivative_of_its_own_central_path():
     """In everything at once; the motion is bitwise that without."""
     model, at, ctrl = scene("some", 3, "pyramidal")
     law_of = lambda change: uk.LCP(gradient=uk.CentralPath(kappa=KAPPA * (1 + change), width=WIDTH))  # noqa: E731
-    softer = lambda change: Relaxed(kappa=KAPPA * (1 + change), cone="pyramidal", ahead=WIDTH)  # noqa: E731
+    softer = lambda change: tightly(Relaxed(kappa=KAPPA * (1 + change), cone="pyramidal", ahead=WIDTH))  # noqa: E731
     pushed = derivatives("some", 3, "pyramidal", law_of)[1][:, model.nv :]
     function, steps = after("some", 3, "pyramidal", softer), STEP * jnp.asarray(along("some", 3))
     ends = jax.jit(lambda steps: jax.lax.map(function, steps))

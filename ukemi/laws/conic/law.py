@@ -33,7 +33,7 @@ from ukemi.laws.conic.memory import NAME, Pushes, recalled
 from ukemi.laws.conic.progress import Settings, Solution, Task
 from ukemi.laws.conic.record import Search, record
 from ukemi.laws.conic.restore import restoring, restoring_slopes
-from ukemi.laws.conic.room import lacks
+from ukemi.laws.conic.room import lacks, together
 from ukemi.laws.conic.slopes import jacobian
 from ukemi.laws.conic.unknowns import Known, Path, Point
 from ukemi.laws.here import Here, here_at, net_forces
@@ -256,7 +256,8 @@ class Conic(Method):
 
         def find(args) -> tuple[tuple[Point, Known], tuple[Array, Array]]:
             def within(rooms: Sequence[int]):
-                return lambda here, *more: solve(self._settings(here, rooms), self._task(here, *more))
+                more = {"rooms": tuple(rooms), "together": together(args[0].model)}
+                return lambda here, *at: solve(self._settings(here)._replace(**more), self._task(here, *at))
 
             rooms = fewer_slots(self._kinds(args[0].model).contacts)
             search = one_by_one(within(rooms), in_lockstep=within(())) if rooms else within(())
@@ -272,11 +273,10 @@ class Conic(Method):
         every = (restitution_of_pairs(model) > 0).any() if near else True
         return lacks(contacts, guide.ahead, path.width, every)
 
-    def _settings(self, here: Here, rooms: Sequence[int] = ()) -> Settings:
+    def _settings(self, here: Here) -> Settings:
         precise = PRECISE[here.v.dtype.name]
         exact = EXACT if self.mechanics.keeps else precise.exact
-        meshes = not here.model.pairs.layout.hulls.idle  # to which a search owes half its compile time
-        return Settings(self.iterations, self.starts, precise.tolerance, precise.near, exact, tuple(rooms), meshes)
+        return Settings(self.iterations, self.starts, precise.tolerance, precise.near, exact)
 
     def _task(self, here: Here, duration: Array, path: Path, guide: Guide) -> Task:
         model, kinds = here.model, self._kinds(here.model)

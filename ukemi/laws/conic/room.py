@@ -13,6 +13,7 @@ from ukemi.laws.conic.cones import Cones, layout
 from ukemi.laws.conic.marks import Marks
 from ukemi.laws.conic.progress import Carry, Progress, Task
 from ukemi.laws.conic.unknowns import Point
+from ukemi.model.records import Model
 
 
 def lacks(contacts: Contacts, ahead: Array | None, width: Array, every: Array | bool) -> Array:
@@ -23,6 +24,11 @@ def lacks(contacts: Contacts, ahead: Array | None, width: Array, every: Array | 
     if ahead is None:
         return contacts.overflow
     return jnp.where(every, contacts.overflow, contacts.dropped + ahead.min() < width)
+
+
+def together(model: Model) -> bool:
+    """Whether rooms share a loop: where meshes are, to which a search owes half its time to compile."""
+    return not model.pairs.layout.hulls.idle
 
 
 def chosen(task: Task, now: Progress, contacts: Contacts, rooms: tuple[int, ...]) -> Array:
