@@ -101,7 +101,8 @@ def test_a_ball_bounces_with_its_restitution():
 def test_what_reports_step_is_the_same_law_solved_to_rounding():
     """`check_gradients` takes differences of it."""
     model = uk.load("""<mujoco><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 .1">
-    <joint type="slide" axis="0 0 1"/><joint type="slide" axis="1 0 0"/><geom size=".1" mass="1"/></body></worldbody></mujoco>""")
+    <joint type="slide" axis="0 0 1"/><joint type="slide" axis="1 0 0"/><geom size=".1" mass="1"/></body>
+    </worldbody></mujoco>""")
     state = uk.initial_state(model, v=[-0.1, 0.3])
     plain, tight = (quick(lambda law=law: uk.step(model, state, None, law))() for law in (uk.NCP(), tightly(uk.NCP())))
     assert plain.status == tight.status == 0 and tight.cache.iterations > plain.cache.iterations
