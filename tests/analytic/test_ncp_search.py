@@ -236,7 +236,7 @@ def test_room_for_few_contacts_finds_what_all_room_finds(monkeypatch):
     every = []
     for rooms, shared in (([16], False), ([16], True), ([], False)):
         monkeypatch.setattr(law, "fewer_slots", lambda full, rooms=rooms: rooms)
-        monkeypatch.setattr(law, "together", lambda model, shared=shared: shared)
+        monkeypatch.setattr(interior_point, "together", lambda model, shared=shared: shared)
         bound = uk.NCP(iterations=60 + len(every))  # others, so that it is traced again
         run = eqx.filter_jit(lambda start, law=bound: uk.rollout(model, start, jnp.zeros((12, 0)), law))
         every.append([run(start) for start in starts])

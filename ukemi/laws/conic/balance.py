@@ -93,7 +93,11 @@ def start_of(here: Here, kinds: RowKinds, duration: Array) -> Start:
     blocks = blocks_of(frame)
     rows = rows_at(frame, kinds, blocks)
     closing = of_heads(layout(here.model, kinds), row_map(frame, kinds, blocks).motion(here.v))
-    return _start(rows, blocks, duration, rows.restitution * jnp.maximum(-closing, 0.0))
+    return _start(rows, blocks, duration, _rebound(rows, closing))
+
+
+def _rebound(rows: Rows, closing: Array) -> Array:
+    return rows.restitution * jnp.maximum(-closing, 0.0)
 
 
 def _start(rows: Rows, blocks: list[Block], duration: Array, rebound: Array) -> Start:
@@ -122,7 +126,7 @@ def start_and_bounces(here: Here, kinds: RowKinds, duration: Array, free: Array)
     def looked_at():
         J = row_map(frame, kinds, blocks)
         closing, falling = (of_heads(own, J.motion(v)) for v in (here.v, free))
-        rebound = rows.restitution * jnp.maximum(-closing, 0.0)
+        rebound = _rebound(rows, closing)
         return rebound, ~(rebound <= 0) & (rows.phi + duration * falling < 0)
 
     def none():

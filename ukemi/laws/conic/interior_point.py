@@ -30,7 +30,7 @@ from ukemi.laws.conic.learning import aside, learned, noted
 from ukemi.laws.conic.marks import Marks, marks, places
 from ukemi.laws.conic.newton import Slopes
 from ukemi.laws.conic.progress import Bent, Carry, Found, Landing, Progress, Settings, Solution, Task, Way
-from ukemi.laws.conic.room import chosen, fewer, narrowed, widened
+from ukemi.laws.conic.room import chosen, fewer, narrowed, together, widened
 from ukemi.laws.conic.unknowns import Asked, Imbalance, Known, Point
 from ukemi.mechanics.articulated import Articulated
 
@@ -54,21 +54,22 @@ STILL = 1e-8  # Jacobian of a head that nothing can move: a rounding error
 def solve(settings: Settings, task: Task) -> Solution:
     """The point of the central path, or the last one that was looked at."""
     carry, rooms = blank(task), [fewer(task, room) for room in settings.rooms]
-    if settings.together:
-        carry = lax.while_loop(_goes_on, partial(_turn_in_some_room, settings, [*rooms, task]), carry)
+    if rooms and together(task.here.model):
+        carry = lax.while_loop(goes_on, partial(_turn_in_some_room, settings, [*rooms, task]), carry)
     else:
         for own, few in enumerate(rooms):
-            here = lambda carry, own=own: _goes_on(carry) & (carry.progress.room == own)  # noqa: E731
+            here = lambda carry, own=own: goes_on(carry) & (carry.progress.room == own)  # noqa: E731
             carry = lax.while_loop(here, partial(_turn_in_room, settings, task, few, own), narrowed(carry, few))
             carry = widened(carry, task)
-        carry = lax.while_loop(_goes_on, partial(turn, settings, task), carry)
+        carry = lax.while_loop(goes_on, partial(turn, settings, task), carry)
     point, known, _, progress, _ = carry
     sound = jnp.isfinite(task.free.v).all() & jnp.isfinite(point.v).all() & jnp.isfinite(progress.residual)
     point = point._replace(v=jnp.where(sound, point.v, jnp.nan))
     return Solution(point, known, progress.total, progress.solved, progress.start)
 
 
-def _goes_on(carry: Carry) -> Array:
+def goes_on(carry: Carry) -> Array:
+    """Whether the search has not ended, one way or the other."""
     return ~carry.progress.solved & ~carry.progress.stuck
 
 
@@ -124,6 +125,7 @@ def _turn_in_some_room(settings: Settings, rooms: list[Task], carry: Carry) -> C
 
 
 def _in_room(settings: Settings, task: Task, carry: Carry, landing: Landing, least: int = 0) -> Carry:
+    """Before a point is judged: with the room that it needs, and no less than `least`."""
     room = chosen(task, carry.progress, landing.end.frame.contacts, settings.rooms)
     return carry._replace(progress=carry.progress._replace(room=jnp.maximum(room, least)))
 

@@ -33,7 +33,7 @@ from ukemi.laws.conic.memory import NAME, Pushes, recalled
 from ukemi.laws.conic.progress import Settings, Solution, Task
 from ukemi.laws.conic.record import Search, record
 from ukemi.laws.conic.restore import restoring, restoring_slopes
-from ukemi.laws.conic.room import lacks, together
+from ukemi.laws.conic.room import acts_near, lacks
 from ukemi.laws.conic.slopes import jacobian
 from ukemi.laws.conic.unknowns import Known, Path, Point
 from ukemi.laws.here import Here, here_at, net_forces
@@ -256,8 +256,9 @@ class Conic(Method):
 
         def find(args) -> tuple[tuple[Point, Known], tuple[Array, Array]]:
             def within(rooms: Sequence[int]):
-                more = {"rooms": tuple(rooms), "together": together(args[0].model)}
-                return lambda here, *at: solve(self._settings(here)._replace(**more), self._task(here, *at))
+                return lambda here, *more: solve(
+                    self._settings(here)._replace(rooms=tuple(rooms)), self._task(here, *more)
+                )
 
             rooms = fewer_slots(self._kinds(args[0].model).contacts)
             search = one_by_one(within(rooms), in_lockstep=within(())) if rooms else within(())
@@ -269,8 +270,7 @@ class Conic(Method):
 
     def _misses(self, model: Model, contacts: Contacts, path: Path, guide: Guide) -> Array:
         """Whether contacts that may act were left out: what bounces or adheres does so from afar."""
-        near = self.mechanics.looks_again and not model.pairs.layout.adheres
-        every = (restitution_of_pairs(model) > 0).any() if near else True
+        every = (restitution_of_pairs(model) > 0).any() if acts_near(self.mechanics, model) else True
         return lacks(contacts, guide.ahead, path.width, every)
 
     def _settings(self, here: Here) -> Settings:

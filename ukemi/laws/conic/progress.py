@@ -27,7 +27,6 @@ class Settings(NamedTuple):
     near: float  # distance from the central path, relative to κ, that counts as on it
     exact: float  # relative residual from which on a solution is not improved once more
     rooms: tuple[int, ...] = ()  # numbers of contacts for which a turn is compiled beside all
-    together: bool = False  # whether rooms share a loop
 
 
 class Task(NamedTuple):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ukemi.laws.conic import newton
-from ukemi.laws.conic.interior_point import blank, land, look, off_path, turn
+from ukemi.laws.conic.interior_point import blank, goes_on, land, look, off_path, turn
 from ukemi.laws.conic.progress import Carry, Settings, Task
 from ukemi.mechanics.articulated import Articulated
 
@@ -26,9 +26,9 @@ class Search(NamedTuple):
 def record(settings: Settings, task: Task, turns: int, whole: bool) -> Search:
     """The search of a task over some turns, of which some may only have gone back half way."""
 
-    def go_on(carry: Carry, _):
-        done = carry.progress.solved | carry.progress.stuck
-        after = jax.tree.map(lambda old, new: jnp.where(done, old, new), carry, turn(settings, task, carry))
+    def one(carry: Carry, _):
+        more = goes_on(carry)
+        after = jax.tree.map(lambda old, new: jnp.where(more, new, old), carry, turn(settings, task, carry))
         now = after.progress
         at = after._replace(progress=now._replace(fresh=jnp.zeros_like(now.fresh)))
         found = look(task, at, after.point, land(task, at, after.point.v))[0]
@@ -41,4 +41,4 @@ def record(settings: Settings, task: Task, turns: int, whole: bool) -> Search:
         condition = newton.whole_condition(system, M, h) if whole else newton.condition(system, M)
         return after, Search(now.residual * now.speed, distance, condition, now.start, now.total, now.solved)
 
-    return lax.scan(go_on, blank(task), None, length=turns)[1]
+    return lax.scan(one, blank(task), None, length=turns)[1]

@@ -11,6 +11,7 @@ from ukemi.collide.detect import Contacts, count
 from ukemi.constraints.contacts import contact_parameters
 from ukemi.laws.conic.cones import Cones, layout
 from ukemi.laws.conic.marks import Marks
+from ukemi.laws.conic.mechanics import Mechanics
 from ukemi.laws.conic.progress import Carry, Progress, Task
 from ukemi.laws.conic.unknowns import Point
 from ukemi.model.records import Model
@@ -24,6 +25,13 @@ def lacks(contacts: Contacts, ahead: Array | None, width: Array, every: Array | 
     if ahead is None:
         return contacts.overflow
     return jnp.where(every, contacts.overflow, contacts.dropped + ahead.min() < width)
+
+
+def acts_near(mechanics: Mechanics, model: Model) -> bool:
+    """Whether only contacts within the path's width act, but for those that bounce: not those that adhere, nor those
+    of the start, which come nearer within the step.
+    """
+    return mechanics.looks_again and not model.pairs.layout.adheres
 
 
 def together(model: Model) -> bool:
@@ -40,7 +48,7 @@ def chosen(task: Task, now: Progress, contacts: Contacts, rooms: tuple[int, ...]
     model, limits = task.here.model, task.layout.limits
     bounces, inside = task.bounce[limits:], ~(task.start.inside[limits:] <= 0)
     push = contacts.active
-    if task.mechanics.looks_again and not model.pairs.layout.adheres:
+    if acts_near(task.mechanics, model):
         margin = contact_parameters(model, contacts.pair).margin
         push = push & (~(contacts.distance - margin >= task.path.width) | bounces.any())
     room = (jnp.maximum(count(push), count(bounces | inside)) > np.array(rooms)).sum(dtype=jnp.int32)
