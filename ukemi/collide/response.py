@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ukemi.collide.frames import spin
 from ukemi.collide.hulls import response as polytopes
 from ukemi.collide.hulls.features import CURVED, Corners, all_corners
+from ukemi.collide.pairs.response import pair_pull, pair_response
 from ukemi.collide.primitives import (
     POLYTOPES,
     bundles,
@@ -27,7 +27,7 @@ from ukemi.collide.primitives import (
     place_in_bundle,
     points_in,
 )
-from ukemi.collide.shapes import Hit, Shape, cut, parameter_count, parameters, sides
+from ukemi.collide.shapes import Hit, Shape, parameter_count, parameters, sides
 from ukemi.implicit.linear_maps import transposable
 from ukemi.implicit.rule import filled, is_zero, unmoved
 from ukemi.maths import spatial
@@ -159,74 +159,66 @@ def responses(layout: PairLayout, sized: bool, still: np.ndarray, reach: Array, 
     G = jnp.zeros((n, 7, width), shapes.pos.dtype)
     for bundle in _others(layout):
         own = _own(layout, bundle, contacts)
-        columns = [_columns(bool(still[family].all()), width) for family in bundle]
-        fill = partial(_fill, layout, bundle, columns, reach, shapes, contacts, own)
+        fill = partial(_fill, layout, bundle, still, sized, reach, shapes, contacts, own)
         G = fill(G) if len(layout.groups) == 1 else lax.cond(own.any(), fill, lambda G: G, G)
     for family, own in _of_polytopes(layout, contacts):
-        columns = _columns(bool(still[family.groups].all()), width)
-        G = _fill_touching(layout, family, columns, shapes, contacts, own, G)
+        G = _fill_touching(layout, family, bool(still[family.groups].all()), sized, shapes, contacts, own, G)
     return G
 
 
-def _columns(still: bool, width: int) -> np.ndarray:
-    """Columns of G that are not zero."""
-    return np.arange(6 if still else 0, width)
-
-
 def _fill_touching(
-    layout: PairLayout, family: polytopes.Family, columns: np.ndarray, shapes: Shape, contacts, own: Array, G: Array
+    layout: PairLayout,
+    family: polytopes.Family,
+    still: bool,
+    sized: bool,
+    shapes: Shape,
+    contacts,
+    own: Array,
+    G: Array,
 ) -> Array:
     """Write the responses of a family of polytopes, several contacts at a time."""
-    blank = G.shape[-1] - len(columns)
 
     def respond(touch: polytopes.Touch) -> Array:
         none = jnp.zeros((), G.dtype)
-        return _pair_response(polytopes.hit_of(family.form, touch), touch.a, touch.b, none, columns)[0]
+        return pair_response(polytopes.hit_of(family.form, touch), touch.a, touch.b, none, still, sized)[0]
 
     def write(touch: polytopes.Touch, G: Array) -> Array:
-        new = jnp.pad(side_by_side(respond)(touch), ((0, 0), (0, 0), (blank, 0)))
+        new = jnp.pad(side_by_side(respond)(touch), ((0, 0), (0, 0), (6 * still, 0)))
         return polytopes.put(G, touch.row, new)
 
     return polytopes.each(layout, family, shapes, contacts, own, write, G)
 
 
 def _fill(
-    layout: PairLayout, bundle: list[list[int]], columns: list, reach, shapes: Shape, contacts, own: Array, G: Array
+    layout: PairLayout,
+    bundle: list[list[int]],
+    still,
+    sized: bool,
+    reach,
+    shapes: Shape,
+    contacts,
+    own: Array,
+    G: Array,
 ):
     """Write the responses of a bundle's `own` contacts, several pairs at a time."""
     chunk, points, count, turns = _in_turn(layout, bundle, contacts, own)
 
-    def of_family(family: list[int], columns: np.ndarray, pair: Array) -> Array:
-        respond = partial(_of_known, partial(_pair_response, columns=columns), layout, family)
+    def of_family(family: list[int], pair: Array) -> Array:
+        fixed = bool(still[family].all())
+        respond = partial(_of_known, partial(pair_response, still=fixed, sized=sized), layout, family)
         (a, b), kind = sides(shapes, jnp.asarray(layout.geoms)[pair]), kind_in(layout, family, pair)
         new = side_by_side(respond)(_first_contacts(layout, family, contacts, pair), kind, a, b, reach[pair])
-        more = points - points_in(layout, family), G.shape[-1] - len(columns)
-        return jnp.pad(new, ((0, 0), (0, more[0]), (0, 0), (more[1], 0)))
+        return jnp.pad(new, ((0, 0), (0, points - points_in(layout, family)), (0, 0), (6 * fixed, 0)))
 
     def some(i, G):
         pair, real = turns(i)
-        routines = [partial(of_family, *own) for own in zip(bundle, columns, strict=True)]
+        routines = [partial(of_family, family) for family in bundle]
         new = _by_family(layout, bundle, routines, pair).reshape(chunk * points, 7, -1)
         mine = _slots(contacts, own, pair, real, points).reshape(chunk * points, -1)
         row = jnp.where(mine.any(-1), jnp.argmax(mine, -1), len(own))
         return polytopes.put(G, *spatial.materialize((row, new)))
 
     return lax.fori_loop(0, parts(count, chunk), some, G)
-
-
-def _pair_response(function, a: Shape, b: Shape, reach: Array, columns: np.ndarray) -> Array:
-    """Derivative (points, 7, columns) of a pair's Hit."""
-
-    def hit(move: Array) -> Hit:
-        first = _moved(a, move[:6], cut(a, move, 12))
-        return function(first, _moved(b, move[6:12], cut(b, move, 12 + w)), reach)
-
-    w = sum(x.size for x in a[2:])
-    zero = jnp.zeros(12 + 2 * w, a.pos.dtype)
-    along = np.eye(12 + 2 * w, dtype=a.pos.dtype)[columns]
-    now, change = spatial.materialize(jax.vmap(lambda t: jax.jvp(hit, (zero,), (t,)), out_axes=(None, -1))(along))
-    turned = jax.vmap(spin, (None, -1), -1)(now, change)
-    return jnp.concatenate([change.distance[:, None], change.point, turned], 1)
 
 
 # ---- the transpose ---------------------------------------------------------------------------------------------------
@@ -269,7 +261,7 @@ def _add_touching(
 
     def pull_one(touch: polytopes.Touch, on: Array) -> Array:
         none = jnp.zeros((), rows.dtype)
-        return _pair_pull(polytopes.hit_of(family.form, touch), touch.a, touch.b, none, on[None], width, still)
+        return pair_pull(polytopes.hit_of(family.form, touch), touch.a, touch.b, none, on[None], width, still)
 
     def write(touch: polytopes.Touch, total: Array) -> Array:
         real = touch.row < len(rows)
@@ -289,7 +281,7 @@ def _add_pulls(
     width = total.shape[-1]
 
     def of_family(family: list[int], pair: Array, on: Array) -> Array:
-        pull_pair = partial(_pair_pull, width=width, still=bool(still[family].all()))
+        pull_pair = partial(pair_pull, width=width, still=bool(still[family].all()))
         pull_one = partial(_of_known, pull_pair, layout, family)
         (a, b), kind = sides(shapes, jnp.asarray(layout.geoms)[pair]), kind_in(layout, family, pair)
         first, on = _first_contacts(layout, family, contacts, pair), on[:, : points_in(layout, family)]
@@ -306,16 +298,6 @@ def _add_pulls(
         return total + mix(owner.astype(rows.dtype), pulled)
 
     return lax.fori_loop(0, parts(count, chunk), some, total)
-
-
-def _pair_pull(function, a: Shape, b: Shape, reach: Array, on: Array, width: int, still: bool) -> Array:
-    """What `on` (points, 7) pulls on both shapes (2, width), or, if the first is `still`, on the second alone."""
-    w = width - 6
-    columns = _columns(still, 12 + 2 * w)
-    G = _pair_response(function, a, b, reach, columns)
-    pulled = (on[..., None] * G).sum((0, 1))
-    moved, grown = jnp.split(jnp.pad(pulled, (12 + 2 * w - len(columns), 0)), [12])
-    return jnp.concatenate([moved.reshape(2, 6), grown.reshape(2, w)], 1)
 
 
 # ---- pairs of a bundle, several at a time ----------------------------------------------------------------------------
@@ -368,9 +350,3 @@ def _of_known(derive, layout: PairLayout, family: list[int], first: Hit | None, 
     function, recall = family_function(layout, family)
     known = {"known": recall(a, b, first, kind)} if recall and first else {}
     return derive(partial(function, kind=kind, **known), a, b, *more)
-
-
-def _moved(shape: Shape, move: Array, grow: list[Array]) -> Shape:
-    """The shape after a small translation, rotation and change of parameters; only its derivative at zero is used."""
-    turn = spatial.compose(spatial.skew(move[3:]), shape.mat)
-    return type(shape)(shape.pos + move[:3], shape.mat + turn, *map(jnp.add, shape[2:], grow))
