@@ -238,6 +238,18 @@ def cross_force(v: Array, f: Array) -> Array:
     return _cross_halves(v, f) + _TOP.astype(f.dtype) * _cross_linear(v, f, 3)
 
 
+def columns_cross_motion(v: Array, s: Array) -> Array:
+    """v × s of motions (6, n)."""
+    cross = columns_cross
+    return jnp.concatenate([cross(v[:3], s[:3]), cross(v[:3], s[3:]) + cross(v[3:], s[:3])])
+
+
+def columns_cross_force(v: Array, f: Array) -> Array:
+    """v ×* f of motions and forces (6, n)."""
+    cross = columns_cross
+    return jnp.concatenate([cross(v[:3], f[:3]) + cross(v[3:], f[3:]), cross(v[:3], f[3:])])
+
+
 # ---- poses as homogeneous matrices ---------------------------------------------------------------------------
 
 
@@ -315,13 +327,27 @@ def spatial_inertia(pseudo: Array) -> Array:
     return pick(pseudo, _ENTRY[0]) * sign[0] + pick(pseudo, _ENTRY[1]) * sign[1]
 
 
-def motion_matrix(v: Array) -> Array:
-    """Matrix [v×] (..., 6, 6) with [v×] s = v × s for motion vectors."""
-    w, u = skew(v[..., :3]), skew(v[..., 3:])
-    return jnp.concatenate([jnp.concatenate([w, jnp.zeros_like(w)], -1), jnp.concatenate([u, w], -1)], -2)
+def flow(motion: Array, pseudo: Array) -> Array:
+    """Σ m ẋ xᵀ (3, 4, n) of the points x = (r, 1) of pseudo-inertias (4, 4, n), as they move by motions (6, n)."""
+    rate = jnp.concatenate([skew_columns(motion[:3]), motion[3:, None]], 1)
+    return (rate[:, :, None] * pseudo).sum(1)
 
 
-def force_bar_matrix(f: Array) -> Array:
-    """Matrix X (..., 6, 6) with X m = m ×* f for motion vectors m."""
-    n, u = skew(f[..., :3]), skew(f[..., 3:])
-    return -jnp.concatenate([jnp.concatenate([n, u], -1), jnp.concatenate([u, jnp.zeros_like(u)], -1)], -2)
+def momentum(flow: Array) -> Array:
+    """Σ m (r × ẋ, ẋ) (6, n) of flows (3, 4, n): what the spatial inertia makes of a motion."""
+    twist = jnp.stack([flow[2, 1] - flow[1, 2], flow[0, 2] - flow[2, 0], flow[1, 0] - flow[0, 1]])
+    return jnp.concatenate([twist, flow[:, 3]])
+
+
+def turning(motion: Array, flow: Array) -> Array:
+    """Σ m (r × (ω × ẋ), ω × ẋ) (6, n): the force that turns flows (3, 4, n) as motions (6, n) do."""
+    turn = motion[:3]
+    twist = (flow[0, 0] + flow[1, 1] + flow[2, 2]) * turn - (flow[:, :3] * turn).sum(1)
+    return jnp.concatenate([twist, columns_cross(turn, flow[:, 3])])
+
+
+def turning_back(motion: Array, flow: Array) -> Array:
+    """The transpose of `turning` (3, n) in its motion, whose linear part is zero."""
+    turn = motion[:3]
+    twist = (flow[0, 0] + flow[1, 1] + flow[2, 2]) * turn - (flow[:, :3] * turn[:, None]).sum(0)
+    return twist + columns_cross(flow[:, 3], motion[3:])

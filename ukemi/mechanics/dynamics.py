@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from ukemi.maths import spatial
-from ukemi.maths.gathers import mix, pick_rows
+from ukemi.maths.gathers import pick_rows
 from ukemi.mechanics.kinematics import Kinematics, Velocities, accumulate, accumulate_before, kinematics, velocities
 from ukemi.mechanics.reflected import has_heavy_tendons, joint_armature
 from ukemi.mechanics.tendons.inertia import tendon_inertia, tendon_inertial_force, tendon_inertial_slopes
@@ -51,15 +51,13 @@ def gravity(model: Model) -> Array:
 
 def smooth(model: Model, kin: Kinematics, v: Array) -> Smooth:
     """Mass matrix, bias force and velocities at (q, v) in one pass over composites."""
-    tree = model.tree
+    tree, S = model.tree, spatial.materialize(kin.S.T)
     pseudo = spatial.materialize(body_inertias(model, kin))
     velocity = velocities(tree, kin.S, v)
     force = _body_forces(model, pseudo, velocity.S_dot * v[:, None], velocity)
-    composite = spatial.materialize(mix(tree.moves.T, jnp.concatenate([pseudo, force], -1)))
-    momentum = spatial.materialize(spatial.apply(spatial.spatial_inertia(composite[:, :16]), kin.S))
-    product = momentum @ kin.S.T
-    M, bias = tree.anc * product + (tree.strict * product).T + rotor_inertia(model, kin), composite[:, 16:]
-    M, bias = spatial.materialize((M, (kin.S * bias).sum(-1)))
+    mass, force = _composites(tree, _as_matrices(pseudo), force)
+    M = _on_tree(tree, spatial.momentum(spatial.flow(S, mass)), S) + rotor_inertia(model, kin)
+    M, bias = spatial.materialize((M, (S * force).sum(0)))
     if has_heavy_tendons(model):
         bias = bias + tendon_inertial_force(model, kin, jnp.zeros_like(v), v)
     return Smooth(M, bias, velocity)
@@ -67,11 +65,27 @@ def smooth(model: Model, kin: Kinematics, v: Array) -> Smooth:
 
 def mass_matrix(model: Model, kin: Kinematics, pseudo: Array) -> Array:
     """Mass matrix (nv, nv) with armature, of bodies of pseudo-inertias (nb, 16)."""
-    tree = model.tree
-    composite = spatial.spatial_inertia(spatial.materialize(mix(tree.moves.T, pseudo)))
-    momentum = spatial.materialize(spatial.apply(composite, kin.S))
-    product = momentum @ kin.S.T
-    return tree.anc * product + (tree.strict * product).T + rotor_inertia(model, kin)
+    S, (mass,) = spatial.materialize(kin.S.T), _composites(model.tree, _as_matrices(pseudo))
+    return _on_tree(model.tree, spatial.momentum(spatial.flow(S, mass)), S) + rotor_inertia(model, kin)
+
+
+def _on_tree(tree: Tree, momentum: Array, S: Array) -> Array:
+    """Products (nv, nv) of what each dof sets in motion (6, nv) with the dofs above it."""
+    product = spatial.gram(momentum, S)
+    return product * tree.anc + (product * tree.strict).T
+
+
+def _as_matrices(pseudo: Array) -> Array:
+    """Pseudo-inertias (4, 4, nb): XLA's CPU loops vectorise over the last axis."""
+    return spatial.materialize(pseudo.T).reshape(4, 4, -1)
+
+
+def _composites(tree: Tree, *parts: Array) -> list[Array]:
+    """Sums (..., nv) of what bodies have (..., nb) over those that each dof moves."""
+    sizes = np.cumsum([int(np.prod(x.shape[:-1])) for x in parts])[:-1]
+    flat = spatial.materialize(jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in parts]))
+    total = jnp.split(spatial.materialize(flat @ jnp.asarray(tree.moves, flat.dtype)), sizes)
+    return [x.reshape(*like.shape[:-1], tree.nv) for x, like in zip(total, parts, strict=True)]
 
 
 def rotor_inertia(model: Model, kin: Kinematics) -> Array:
@@ -86,13 +100,12 @@ def _rates(kin: Kinematics, a: Array, velocity: Velocities | None) -> Array:
 
 
 def _body_forces(model: Model, pseudo: Array, rates: Array, velocity: Velocities | None) -> Array:
-    """Forces (nb, 6) that the bodies' motion needs: f = I A + V ×* I V."""
-    inertia = spatial.spatial_inertia(pseudo)
+    """Forces (6, nb) that the bodies' motion needs: f = I A + V ×* I V."""
+    mass, A = _as_matrices(pseudo), accumulate(model.tree, rates)
     if velocity is None:
-        return spatial.apply(inertia, accumulate(model.tree, rates))
-    A = accumulate(model.tree, rates) - gravity(model)
-    momentum = spatial.materialize(spatial.apply(inertia, velocity.body))
-    return spatial.apply(inertia, A) + spatial.cross_force(velocity.body, momentum)
+        return spatial.momentum(spatial.flow(spatial.materialize(A.T), mass))
+    A, V = spatial.materialize(((A - gravity(model)).T, velocity.body.T))
+    return spatial.momentum(spatial.flow(A, mass)) + spatial.turning(V, spatial.flow(V, mass))
 
 
 def inverse_dynamics(model: Model, q: Array, v: Array, a: Array) -> Array:
@@ -107,7 +120,8 @@ def motion_force(model: Model, kin: Kinematics, a: Array, velocity: Velocities |
     Without velocities M a alone, at rest and without gravity; so do the derivatives below.
     """
     force = _body_forces(model, body_inertias(model, kin), _rates(kin, a, velocity), velocity)
-    total = (kin.S * mix(model.tree.moves.T, force)).sum(-1) + joint_armature(model) * a
+    (force,) = _composites(model.tree, force)
+    total = (kin.S.T * force).sum(0) + joint_armature(model) * a
     if not has_heavy_tendons(model):
         return total
     return total + tendon_inertial_force(model, kin, a, None if velocity is None else velocity.v)
@@ -128,25 +142,21 @@ def motion_slopes(model: Model, kin: Kinematics, a: Array, velocity: Velocities)
 
     With composites over what each dof moves, ψ̇ = V_λ × S and ψ̈ = A_λ × S + V_λ × ψ̇:
     ∂τ/∂q = anc ∘ (2Bᵀ S ψ̇ᵀ + I S ψ̈ᵀ) + strictᵀ ∘ S (2B ψ̇ + I ψ̈ + S ×* f)ᵀ,
-    ∂τ/∂v = anc ∘ (2Bᵀ S Sᵀ + I S (ψ̇ + Ṡ)ᵀ) + strictᵀ ∘ S (2B S + I (ψ̇ + Ṡ))ᵀ.
+    ∂τ/∂v = anc ∘ (2Bᵀ S Sᵀ + I S (ψ̇ + Ṡ)ᵀ) + strictᵀ ∘ S (2B S + I (ψ̇ + Ṡ))ᵀ,
+    where 2B(I, V) = −[V×]ᵀI + [x ↦ x ×* I V] − I[V×]: it takes that force to turn the bodies' momenta twice as x does.
     """
-    tree, S, rates = model.tree, kin.S, _rates(kin, a, velocity)
+    tree, rates = model.tree, _rates(kin, a, velocity)
+    S, V, before, Ab = spatial.materialize((kin.S.T, velocity.body.T, velocity.before.T, _before(model, rates).T))
     pseudo = body_inertias(model, kin)
-    terms = _composites(model, pseudo, velocity, _body_forces(model, pseudo, rates, velocity))
-    before = accumulate_before(tree, rates) - gravity(model)
-    psi_dot = spatial.cross_motion(velocity.before, S)
-    psi_ddot = spatial.cross_motion(before, S) + spatial.cross_motion(velocity.before, psi_dot)
-    rate = psi_dot + velocity.S_dot
-    psi_dot, psi_ddot, rate = spatial.materialize((psi_dot, psi_ddot, rate))
-    turned, momentum = spatial.apply(terms.B.mT, S), spatial.apply(terms.inertia, S)
-    below_q = spatial.apply(terms.B, psi_dot) + spatial.apply(terms.inertia, psi_ddot)
-    below_q = below_q + spatial.cross_force(S, terms.force)
-    below_v = spatial.apply(terms.B, S) + spatial.apply(terms.inertia, rate)
-    left = spatial.materialize(jnp.concatenate([turned, momentum], -1))
-    right = jnp.concatenate([jnp.concatenate([psi_dot, psi_ddot], -1), jnp.concatenate([S, rate], -1)])
-    both = _on_paths(
-        tree, S, left, spatial.materialize(right), spatial.materialize(jnp.concatenate([below_q, below_v]))
-    )
+    mass, force = _as_matrices(pseudo), _body_forces(model, pseudo, rates, velocity)
+    mass, flow, force = _composites(tree, mass, 2 * spatial.flow(V, mass), force)
+    psi_dot = spatial.materialize(spatial.columns_cross_motion(before, S))
+    psi_ddot = spatial.columns_cross_motion(Ab, S) + spatial.columns_cross_motion(before, psi_dot)
+    psi_ddot, rate = spatial.materialize((psi_ddot, psi_dot + velocity.S_dot.T))
+    below_q = _below(mass, flow, psi_dot, psi_ddot) + spatial.columns_cross_force(S, force)
+    right = jnp.concatenate([_turned(psi_dot, psi_ddot), _turned(S, rate)], 1)
+    below = jnp.concatenate([below_q, _below(mass, flow, S, rate)], 1)
+    both = _on_paths(tree, S, _left(mass, flow, S), right, below)
     slopes = MotionSlopes(both[:, : model.nv], both[:, model.nv :])
     if not has_heavy_tendons(model):
         return slopes
@@ -154,23 +164,43 @@ def motion_slopes(model: Model, kin: Kinematics, a: Array, velocity: Velocities)
     return MotionSlopes(slopes.q + along[0], slopes.v + along[1])
 
 
+def _before(model: Model, rates: Array) -> Array:
+    """Accelerations (nv, 6) of what each dof's joint is attached to, as if gravity were one."""
+    return accumulate_before(model.tree, rates) - gravity(model)
+
+
+def _left(mass: Array, flow: Array, S: Array) -> Array:
+    """2Bᵀ S, whose linear part is zero, and I S (9, nv) of composites."""
+    return jnp.concatenate([spatial.turning_back(S, flow), spatial.momentum(spatial.flow(S, mass))])
+
+
+def _turned(rate: Array, change: Array) -> Array:
+    """What `_left` is multiplied with (9, nv): the angular part of one motion, and another."""
+    return jnp.concatenate([rate[:3], change])
+
+
+def _below(mass: Array, flow: Array, rate: Array, change: Array) -> Array:
+    """2B rate + I change (6, nv) of composites."""
+    return spatial.turning(rate, flow) + spatial.momentum(spatial.flow(change, mass))
+
+
 def _on_paths(tree: Tree, S: Array, left: Array, right: Array, below: Array) -> Array:
-    """anc ∘ left rightᵀ + strictᵀ ∘ S belowᵀ (nv, n nv): of pairs of dofs of which one is above the other, n kinds."""
-    n = len(right) // max(1, tree.nv)
-    return jnp.asarray(np.tile(tree.anc, n) * (left @ right.T) + np.tile(tree.strict.T, n) * (S @ below.T))
+    """anc ∘ leftᵀ right + strictᵀ ∘ Sᵀ below (nv, n nv): of pairs of dofs of which one is above the other, n kinds."""
+    n = right.shape[1] // max(1, tree.nv)
+    right, below = spatial.materialize((right, below))
+    above, under = spatial.gram(left, right), spatial.gram(S, below)
+    return above * np.tile(tree.anc, n) + under * np.tile(tree.strict.T, n)
 
 
 def inertial_slope(model: Model, kin: Kinematics, a: Array) -> Array:
     """∂(M a)/∂q (nv, nv), at constant a: `motion_slopes` at rest and without gravity, where ψ̇ and B are zero."""
-    tree, S, rates = model.tree, kin.S, _rates(kin, a, None)
+    tree, rates = model.tree, _rates(kin, a, None)
+    S, before = spatial.materialize((kin.S.T, accumulate_before(tree, rates).T))
     pseudo = body_inertias(model, kin)
-    force = _body_forces(model, pseudo, rates, None)
-    composite = mix(tree.moves.T, jnp.concatenate([pseudo, force], -1))
-    inertia, force = spatial.spatial_inertia(composite[:, :16]), composite[:, 16:]
-    psi_ddot = spatial.materialize(spatial.cross_motion(accumulate_before(tree, rates), S))
-    below = spatial.apply(inertia, psi_ddot) + spatial.cross_force(S, force)
-    momentum, below = spatial.materialize((spatial.apply(inertia, S), below))
-    slope = _on_paths(tree, S, momentum, psi_ddot, below)
+    mass, force = _composites(tree, _as_matrices(pseudo), _body_forces(model, pseudo, rates, None))
+    psi_ddot = spatial.materialize(spatial.columns_cross_motion(before, S))
+    below = spatial.momentum(spatial.flow(psi_ddot, mass)) + spatial.columns_cross_force(S, force)
+    slope = _on_paths(tree, S, spatial.momentum(spatial.flow(S, mass)), psi_ddot, below)
     return slope + tendon_inertial_slopes(model, kin, a)[0] if has_heavy_tendons(model) else slope
 
 
@@ -179,12 +209,11 @@ def bias_slope(model: Model, kin: Kinematics, velocity: Velocities) -> Array:
 
     What implicit integrators take; MuJoCo leaves out the bias of tendons' inertia there.
     """
-    tree, S = model.tree, kin.S
-    terms = _composites(model, body_inertias(model, kin), velocity, jnp.zeros_like(velocity.body))
-    rate = spatial.cross_motion(velocity.before, S) + velocity.S_dot
-    left = jnp.concatenate([spatial.apply(terms.B.mT, S), spatial.apply(terms.inertia, S)], -1)
-    below = spatial.apply(terms.B, S) + spatial.apply(terms.inertia, rate)
-    return _on_paths(tree, S, left, jnp.concatenate([S, rate], -1), below)
+    S, V, before = spatial.materialize((kin.S.T, velocity.body.T, velocity.before.T))
+    mass = _as_matrices(body_inertias(model, kin))
+    mass, flow = _composites(model.tree, mass, 2 * spatial.flow(V, mass))
+    rate = spatial.materialize(spatial.columns_cross_motion(before, S) + velocity.S_dot.T)
+    return _on_paths(model.tree, S, _left(mass, flow, S), _turned(S, rate), _below(mass, flow, S, rate))
 
 
 def motion_pull(
@@ -205,42 +234,21 @@ def _motion_pull(
 
     The formulas of `motion_slopes` added up over their rows: with the bodies' velocities W at joint rates w, and sums
     over the bodies that each dof moves,
-    q̄ = (W_λ × S)·Σf + ψ̇·Σg + ψ̈·ΣI W,  v̄ = S·Σg + (ψ̇ + Ṡ)·ΣI W,  g = 2BᵀW = V ×* I W − W ×* I V − I (V × W).
+    q̄ = (W_λ × S)·Σf + ψ̇·Σg + ψ̈·ΣI W,  v̄ = S·Σg + (ψ̇ + Ṡ)·ΣI W,  g = 2BᵀW, whose linear part is zero.
     """
-    tree, S, rates, weighted = model.tree, kin.S, _rates(kin, a, velocity), _rates(kin, w, None)
-    inertia, W, psi = spatial.spatial_inertia(pseudo), accumulate(tree, weighted), accumulate_before(tree, weighted)
-    psi, force = spatial.cross_motion(psi, S), _body_forces(model, pseudo, rates, velocity)
+    tree, rates, weighted = model.tree, _rates(kin, a, velocity), _rates(kin, w, None)
+    mass, force = _as_matrices(pseudo), _body_forces(model, pseudo, rates, velocity)
+    S, W, psi = kin.S.T, accumulate(tree, weighted).T, accumulate_before(tree, weighted).T
+    S, W, psi = spatial.materialize((S, W, psi))
+    psi, carried = spatial.columns_cross_motion(psi, S), spatial.momentum(spatial.flow(W, mass))
     if velocity is None:
-        parts = jnp.concatenate([force, spatial.apply(inertia, W)], -1)
-        force, carried = jnp.split(mix(tree.moves.T, spatial.materialize(parts)), 2, -1)
-        psi_ddot = spatial.cross_motion(accumulate_before(tree, rates), S)
-        return (psi * force + psi_ddot * carried).sum(-1), jnp.zeros_like(a)
-    V = velocity.body
-    momentum, turned = spatial.apply(inertia, V), spatial.apply(inertia, spatial.cross_motion(V, W))
-    carried = spatial.materialize(spatial.apply(inertia, W))
-    g = spatial.cross_force(V, carried) - spatial.cross_force(W, momentum) - turned
-    parts = jnp.concatenate([force, g, carried], -1)
-    force, g, carried = jnp.split(mix(tree.moves.T, spatial.materialize(parts)), 3, -1)
-    before = accumulate_before(tree, rates) - gravity(model)
-    psi_dot = spatial.materialize(spatial.cross_motion(velocity.before, S))
-    psi_ddot = spatial.cross_motion(before, S) + spatial.cross_motion(velocity.before, psi_dot)
-    q = (psi * force + psi_dot * g + psi_ddot * carried).sum(-1)
-    return q, (S * g + (psi_dot + velocity.S_dot) * carried).sum(-1)
-
-
-class _Composites(NamedTuple):
-    """Sums over the bodies that each dof moves."""
-
-    inertia: Array  # (nv, 6, 6) I
-    B: Array  # (nv, 6, 6) 2B(I, V) = −[V×]ᵀI + [x ↦ x ×* I V] − I[V×]
-    force: Array  # (nv, 6)
-
-
-def _composites(model: Model, pseudo: Array, velocity: Velocities, force: Array) -> _Composites:
-    inertia, turn = spatial.materialize((spatial.spatial_inertia(pseudo), spatial.motion_matrix(velocity.body)))
-    momentum = spatial.materialize(spatial.apply(inertia, velocity.body))
-    half = spatial.materialize(spatial.compose(inertia, turn))
-    B = spatial.force_bar_matrix(momentum) - half.mT - half  # I is symmetric: [V×]ᵀI = (I[V×])ᵀ
-    parts = spatial.materialize(jnp.concatenate([pseudo, B.reshape(-1, 36), force], -1))
-    total = mix(model.tree.moves.T, parts)
-    return _Composites(spatial.spatial_inertia(total[:, :16]), total[:, 16:52].reshape(-1, 6, 6), total[:, 52:])
+        force, carried = _composites(tree, force, carried)
+        psi_ddot = spatial.columns_cross_motion(accumulate_before(tree, rates).T, S)
+        return (psi * force + psi_ddot * carried).sum(0), jnp.zeros_like(a)
+    V, before, Ab = spatial.materialize((velocity.body.T, velocity.before.T, _before(model, rates).T))
+    g = spatial.turning_back(W, 2 * spatial.flow(V, mass))
+    force, g, carried = _composites(tree, force, g, carried)
+    psi_dot = spatial.materialize(spatial.columns_cross_motion(before, S))
+    psi_ddot = spatial.columns_cross_motion(Ab, S) + spatial.columns_cross_motion(before, psi_dot)
+    q = (psi * force + psi_ddot * carried).sum(0) + (psi_dot[:3] * g).sum(0)
+    return q, (S[:3] * g).sum(0) + ((psi_dot + velocity.S_dot.T) * carried).sum(0)
