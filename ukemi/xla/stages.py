@@ -92,7 +92,7 @@ def _run(closed: ClosedJaxpr, *args) -> list:
             made, out = run[0].outvars, _run(_closed(run[0].params["jaxpr"]), *map(value, run[0].invars))
         else:
             apart = _is_apart(run[0])
-            program, given = part([_looked_into(run[0])] if apart else run, made)
+            program, given = part([_looked_into(run[0], constants)] if apart else run, made)
             args = [values[v] for v in given]
             alone = apart or _weight(program.jaxpr) < LEAST
             out = jaxpr_as_fun(program)(*args) if alone else called(program, *args)
@@ -239,11 +239,26 @@ def _closed(jaxpr) -> ClosedJaxpr:
     return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
 
 
-def _looked_into(eqn):
-    """A loop or branch that cannot be part of a call, with calls in its bodies."""
-    if eqn.primitive.name not in (*LOOPS, "cond"):
-        return eqn
-    return with_inner(eqn, _compacted)
+def _looked_into(eqn, constants: dict):
+    """A loop or branch that cannot be part of a call, with calls in its bodies.
+
+    What branches are given of constants they hold themselves: a loop within would unpack it at each turn.
+    """
+    if eqn.primitive.name == "cond":
+        index, *given = eqn.invars
+        held = {k: constants[v] for k, v in enumerate(given) if not isinstance(v, Literal) and v in constants}
+        eqn = with_inner(eqn, partial(_holding, constants=held))
+        eqn = eqn.replace(invars=[index, *(v for k, v in enumerate(given) if k not in held)])
+    return with_inner(eqn, _compacted) if eqn.primitive.name in (*LOOPS, "cond") else eqn
+
+
+def _holding(closed: ClosedJaxpr, constants: dict) -> ClosedJaxpr:
+    """A program with constants in the places of some of its arguments."""
+    jaxpr, consts = closed.jaxpr, [*closed.consts, *constants.values()]
+    constvars = [*jaxpr.constvars, *(jaxpr.invars[k] for k in constants)]
+    names, others = jaxpr.debug_info.with_unknown_names(), [k not in constants for k in range(len(jaxpr.invars))]
+    invars = [v for v, own in zip(jaxpr.invars, others, strict=True) if own]
+    return ClosedJaxpr(jaxpr.replace(constvars=constvars, invars=invars, debug_info=names), consts)
 
 
 def _compacted(closed: ClosedJaxpr) -> ClosedJaxpr:
