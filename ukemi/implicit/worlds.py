@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array, typeof
+from jax import Array, lax, typeof
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters.partial_eval import dce_jaxpr
@@ -25,6 +25,7 @@ from ukemi.xla.programs import (
     depending,
     holding,
     is_smooth,
+    named,
     of_some,
     operations,
     replaced,
@@ -177,7 +178,9 @@ def _linearized(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
     kept = [v for v in dict.fromkeys(needed) if v not in place or place[v] in live]
     given = [v for v in dict.fromkeys(needed) if v not in kept]
     packing = Packing([v.aval for v in kept])
-    forward = with_outputs(known, [*out, *kept])
+    # JAX rounds what it keeps to the precision that it has, and XLA does so, array by array
+    same = {e.outvars[0]: e.invars[0] for e in known.jaxpr.eqns if e.primitive is lax.reduce_precision_p}
+    forward = with_outputs(known, [*out, *named(kept, same)])
 
     def packed(*args):
         found = jaxpr_as_fun(forward)(*args)
@@ -185,9 +188,9 @@ def _linearized(closed: ClosedJaxpr, live: tuple[int, ...]) -> _Slope:
 
     def unpacked(*args):
         values = [*packing.unpack(args[: packing.count]), *args[packing.count :]]
-        named = dict(zip([*kept, *given], values, strict=False))
+        found = dict(zip([*kept, *given], values, strict=False))
         tangents = values[len(kept) + len(given) :]
-        return jaxpr_as_fun(ClosedJaxpr(pruned, pushed.consts))(*[named[v] for v in needed], *tangents)
+        return jaxpr_as_fun(ClosedJaxpr(pruned, pushed.consts))(*[found[v] for v in needed], *tangents)
 
     sources = [*packing.avals, *(v.aval for v in given), *(closed.in_avals[live[k]] for k in along)]
     first, each = len(place), iter(moves)
