@@ -9,10 +9,14 @@ from ukemi.collide.detect import Contacts, detect
 from ukemi.constraints.adhesion import adhesion_at, grips, pull_of_contacts
 from ukemi.constraints.block import Frame
 from ukemi.constraints.rows import RowKinds
+from ukemi.implicit.rule import keep
+from ukemi.mechanics.force_slopes import acts_along_tendons
 from ukemi.mechanics.forces import Actuation, Passive, actuation, passive
 from ukemi.mechanics.forces import applied as applied_wrenches
 from ukemi.mechanics.kinematics import Kinematics, Velocities, of_state, velocities
+from ukemi.mechanics.tendons.paths import Strung, strung
 from ukemi.model.records import Input, Model, State
+from ukemi.xla.stages import compact
 
 
 class Here(NamedTuple):
@@ -27,6 +31,11 @@ class Here(NamedTuple):
     warm: Array  # (nv,) where the solver starts; it does not change what the solver finds
     inputs: Input
     ahead: Array | None  # distance beyond margins, one or per pair, from which on contacts are known [m]
+    tendons: Strung | None = None  # at these poses; None where no force acts along them, or not looked at yet
+
+    def at(self, kin: Kinematics, **changes) -> "Here":
+        """The same at other poses, and with other changes."""
+        return self._replace(kin=kin, tendons=None, **changes)
 
 
 def here_of(model: Model, state: State, inputs: Input, ahead: Array | None = None) -> Here:
@@ -42,15 +51,17 @@ def here_at(
     if "warmstart" in model.options.layout.disabled:
         warm = jnp.zeros_like(warm)
     contacts, warm = detect(model, kin, ahead, early=early), lax.stop_gradient(warm)
-    return Here(model, kin, contacts, state.q, state.v, state.act, warm, inputs, ahead)
+    tendons = keep(compact(strung)(model, kin, state.q)) if acts_along_tendons(model) else None
+    return Here(model, kin, contacts, state.q, state.v, state.act, warm, inputs, ahead, tendons)
 
 
 def forces(here: Here) -> tuple[Passive, Actuation]:
     """Passive and actuator forces, but adhesion."""
-    model, kin, contacts, q, v, act, _, inputs, ahead = here
-    rest = passive(model, kin, q, v, act)
+    model, kin, contacts, q, v, act, _, inputs, ahead, tendons = here
+    lengths = tendons and tendons.lengths
+    rest = passive(model, kin, q, v, act, lengths)
     ctrl = cast(Array, inputs.ctrl)  # `as_input` fills it
-    return rest, actuation(model, kin, q, v, act, ctrl, rest.held, grips(model, kin, contacts, ahead))
+    return rest, actuation(model, kin, q, v, act, ctrl, rest.held, grips(model, kin, contacts, ahead), lengths)
 
 
 def adhesion(here: Here) -> Array:

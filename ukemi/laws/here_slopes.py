@@ -48,12 +48,14 @@ def applied_slopes(here: Here) -> ForceSlopes:
     """Slopes of τ but adhesion, in closed form where its forces have one."""
     if not applies_plain_forces(here):
         return columns_of(applied_apart, here)
-    return force_slopes(here.model, here.kin, here.q, here.v, here.act, cast(Array, here.inputs.ctrl))
+    ctrl = cast(Array, here.inputs.ctrl)
+    return force_slopes(here.model, here.kin, here.q, here.v, here.act, ctrl, here.tendons)
 
 
 def applied_pull(here: Here, w: Array) -> ForceSlopes:
     """wᵀ times those in closed form."""
-    return force_pull(here.model, here.kin, here.q, here.v, here.act, cast(Array, here.inputs.ctrl), w)
+    ctrl = cast(Array, here.inputs.ctrl)
+    return force_pull(here.model, here.kin, here.q, here.v, here.act, ctrl, w, here.tendons)
 
 
 def columns_of(function, here: Here) -> ForceSlopes:
@@ -71,6 +73,6 @@ def moving(function, here: Here):
         kin = jax.tree.map(jnp.add, here.kin, carry(here.model, here.kin, shift))
         q = here.q + coordinate_rate(here.model.tree, here.q, shift)
         inputs = dataclasses.replace(here.inputs, ctrl=ctrl)
-        return function(here._replace(kin=kin, q=q, v=v, act=act, inputs=inputs), *more)
+        return function(here.at(kin, q=q, v=v, act=act, inputs=inputs), *more)
 
     return moved, (jnp.zeros_like(here.v), here.v, here.act, cast(Array, here.inputs.ctrl))

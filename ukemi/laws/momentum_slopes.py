@@ -33,7 +33,7 @@ def with_forces(here: Here, e: Array, q: Array, v: Array) -> Array:
 
 def damped_slopes(x: Array, here: Here) -> Array:
     """Slopes (nv, 2nv + na + nu) of D x."""
-    model, kin, _, q, v, act, _, inputs, _ = here
+    model, kin, _, q, v, act, _, inputs, *_ = here
     if has_constant_damping(model):
         return -jnp.concatenate(damping_slopes(model, kin, q, v, act, cast(Array, inputs.ctrl), x), -1)
     return jnp.concatenate(columns_of(partial(damped, x), here), -1)

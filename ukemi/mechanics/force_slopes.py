@@ -15,7 +15,7 @@ from ukemi.mechanics.kinematics import Kinematics, difference
 from ukemi.mechanics.plasticity import yields
 from ukemi.mechanics.reflected import are_joints_damped, are_tendons_damped
 from ukemi.mechanics.springs import joint_resistance, spring_stiffness, thickens
-from ukemi.mechanics.tendons.paths import Lengths, lengths_of, strings
+from ukemi.mechanics.tendons.paths import Lengths, Strung, lengths_of, strings
 from ukemi.mechanics.tendons.slopes import (
     Turns,
     force_slopes_of_strings,
@@ -65,8 +65,10 @@ def has_turning_forces(model: Model) -> bool:
     return acts_along_tendons(model) and len(model.tendons.layout.spans) > 0
 
 
-def force_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array) -> ForceSlopes:
-    """Slopes of actuators of hinges, slides and tendons, and of springs and dampers."""
+def force_slopes(
+    model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, tendons: Strung | None = None
+) -> ForceSlopes:
+    """Slopes of actuators of hinges, slides and tendons, and of springs and dampers; tendons: where known."""
     joints, disabled, nv = model.joints, model.options.layout.disabled, model.nv
     spring = damper = jnp.zeros((nv, nv), v.dtype)
     if joints.layout.springs and "spring" not in disabled:
@@ -74,7 +76,7 @@ def force_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array)
     if are_joints_damped(model) and "damper" not in disabled:
         damper = -jnp.diag(joint_resistance(model, v))
     per_act, per_ctrl = (jnp.zeros((nv, n), v.dtype) for n in (model.na, model.nu))
-    found = _Strings.of(model, kin, q, v)
+    found = _Strings.of(model, kin, q, v, tendons)
     if found is not None and is_elastic(model):
         moment, (force, per_length, per_velocity) = found.lengths.moment, found.elastic(model)
         spring = spring + moment.T @ (per_length[:, None] * moment + per_velocity[:, None] * found.bent)
@@ -97,7 +99,9 @@ def force_slopes(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array)
     return ForceSlopes(spring, damper, per_act, per_ctrl)
 
 
-def force_pull(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, w: Array) -> ForceSlopes:
+def force_pull(
+    model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, w: Array, tendons: Strung | None = None
+) -> ForceSlopes:
     """wᵀ times the same (nv,), (nv,), (na,), (nu,), without matrices of dofs by dofs where moment arms turn:
     wᵀ ∂(mᵀ f)/∂q = fᵀ ∂(m w)/∂q. Of models that have turning forces.
     """
@@ -107,7 +111,7 @@ def force_pull(model: Model, kin, q: Array, v: Array, act: Array, ctrl: Array, w
         along_q = w @ _spring_slope(model, q)
     if are_joints_damped(model) and "damper" not in disabled:
         along_v = -joint_resistance(model, v) * w
-    found, turning = cast(_Strings, _Strings.of(model, kin, q, v)), []
+    found, turning = cast(_Strings, _Strings.of(model, kin, q, v, tendons)), []
     if is_elastic(model):
         force, per_length, per_velocity = found.elastic(model)
         moment, moved = found.lengths.moment, found.lengths.moment @ w
@@ -137,13 +141,14 @@ class _Strings(NamedTuple):
     bent: Array  # (nt, nv) ∂(moment v)/∂q
 
     @staticmethod
-    def of(model: Model, kin: Kinematics, q: Array, v: Array) -> "_Strings | None":
+    def of(model: Model, kin: Kinematics, q: Array, v: Array, tendons: Strung | None) -> "_Strings | None":
         """None where no force acts along tendons."""
         if not acts_along_tendons(model):
             return None
-        parts = strings(model, kin)
+        parts = strings(model, kin, tendons and tendons.ways)
+        lengths = tendons.lengths if tendons else lengths_of(model, kin, q, parts)
         found = turns(model, kin, parts)
-        return _Strings(lengths_of(model, kin, q, parts), found, v, velocity_slopes(model, found, v))
+        return _Strings(lengths, found, v, velocity_slopes(model, found, v))
 
     def elastic(self, model: Model) -> tuple[Array, Array, Array]:
         """Forces (nt,) of springs and dampers along tendons, and their slopes in length and in velocity."""

@@ -20,7 +20,7 @@ from ukemi.mechanics.plasticity import at_rest
 from ukemi.mechanics.reflected import are_joints_damped, are_tendons_damped
 from ukemi.mechanics.servos import rotor_force, servo_force
 from ukemi.mechanics.springs import joint_drag, joint_resistance, spring_potential, spring_pull
-from ukemi.mechanics.tendons.paths import tendon_lengths, tendon_moments
+from ukemi.mechanics.tendons.paths import Lengths, tendon_lengths, tendon_moments
 from ukemi.mechanics.tendons.springs import is_elastic, tendon_energy, tendon_pull, tendon_resistance, within
 from ukemi.mechanics.transmissions import transmission, turned_joint
 from ukemi.model.records import Input, Model
@@ -45,16 +45,24 @@ class Actuation(NamedTuple):
 
 
 def actuation(
-    model: Model, kin: Kinematics, q: Array, v: Array, act: Array, ctrl: Array, held: Array, grips: Array | None = None
+    model: Model,
+    kin: Kinematics,
+    q: Array,
+    v: Array,
+    act: Array,
+    ctrl: Array,
+    held: Array,
+    grips: Array | None = None,
+    lengths: Lengths | None = None,
 ) -> Actuation:
-    """Actuator forces; `held` (nv,) is gravity compensation that counts as actuator force, `grips`: see
+    """Actuator forces; `held` (nv,) is gravity compensation that counts as actuator force, `grips` and `lengths`: see
     `transmission`.
     """
     disabled = model.options.layout.disabled
     if not model.actuators.layout.count:  # MuJoCo then leaves out `held`, too
         none, empty = jnp.zeros(0, q.dtype), jnp.zeros((0, model.nv), q.dtype)
         return Actuation(none, none, none, empty, jnp.zeros_like(present(model, act)), jnp.zeros_like(v), none)
-    length, moment = transmission(model, kin, q, grips)
+    length, moment = transmission(model, kin, q, grips, lengths)
     velocity = moment @ v
     if "actuation" in disabled:
         none = jnp.zeros_like(length)
@@ -172,8 +180,8 @@ class Passive(NamedTuple):
     held: Array  # (nv,) gravity compensation that counts as actuator force
 
 
-def passive(model: Model, kin: Kinematics, q: Array, v: Array, act: Array) -> Passive:
-    """Passive forces at (q, v), of springs that yield where they rest by now (`act`)."""
+def passive(model: Model, kin: Kinematics, q: Array, v: Array, act: Array, lengths: Lengths | None = None) -> Passive:
+    """Passive forces at (q, v), of springs that yield where they rest by now (`act`); lengths: of tendons, if known."""
     model = at_rest(model, act)
     joints, disabled = model.joints, model.options.layout.disabled
     zero = jnp.zeros_like(v)
@@ -185,7 +193,7 @@ def passive(model: Model, kin: Kinematics, q: Array, v: Array, act: Array) -> Pa
     if are_joints_damped(model) and "damper" not in disabled:
         qfrc = qfrc - joint_drag(model, v)
     if is_elastic(model):
-        length, moment = tendon_lengths(model, kin, q)
+        length, moment = lengths or tendon_lengths(model, kin, q)
         qfrc = qfrc + tendon_pull(model, length, moment @ v) @ moment
     if model.options.layout.fluid:
         qfrc = qfrc + fluid_force(model, kin, v)

@@ -51,7 +51,7 @@ def at_end(here: Here, end: End, f: Array, ahead, ride: Callable[[Riding], tuple
     rows = row_matrix(frame, scalar, end.blocks)
     parts, limits = ([rows], [turn]), of_heads(layout(here.model, scalar), rows)
     if kinds.contacts:
-        follow = following(here._replace(kin=frame.kin, contacts=frame.contacts), ahead)
+        follow = following(here.at(frame.kin, contacts=frame.contacts), ahead)
 
         def of_contacts(own: RowKinds, at: AtFrame, follow: Follow, forces: Array):
             return _of_contacts(own, here, at.frame, follow, forces, ride)

@@ -233,7 +233,7 @@ def _ahead(kinds: RowKinds, dtype) -> Array | None:
 
 def _taken_slopes(integrator: Integrator, e: Array, here: Here) -> ForceSlopes:
     """Slopes of `taken`."""
-    model, kin, _, q, v, act, _, inputs, _ = here
+    model, kin, _, q, v, act, _, inputs, *_ = here
     if integrator.takes_forces_of_joints(model) and has_constant_damping(model):
         return damping_slopes(model, kin, q, v, act, cast(Array, inputs.ctrl), e)
     return columns_of(partial(taken, integrator, e), here)

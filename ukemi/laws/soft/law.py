@@ -196,7 +196,7 @@ class Soft(Method):
         return _look_inside(self, model, state, inputs)
 
     def _forward(self, kinds: RowKinds, here: Here, inside: bool = False) -> Forward:
-        model, kin, contacts, q, v, act, _, inputs, _ = here
+        model, kin, contacts, q, v, act, _, inputs, *_ = here
         dyn = smooth(model, kin, v)
         rest, drive = forces(here)
         rest = with_adhesion(here, rest)

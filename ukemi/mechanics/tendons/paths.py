@@ -4,6 +4,7 @@ A string does not stretch where it lies on a shape, and the way that it takes is
 changes with its straight parts alone: ∂L/∂q = Σ uᵀ (J(end) − J(start)), u: direction of the part.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -22,6 +23,13 @@ class Lengths(NamedTuple):
 
     length: Array  # (nt,) [m]; of fixed tendons in the units of their joints times coefficients
     moment: Array  # (nt, nv) ∂length/∂q
+
+
+class Strung(NamedTuple):
+    """Tendons at some poses: what slopes of their forces need, too."""
+
+    lengths: Lengths
+    ways: Ways | None  # of strings around shapes, half of what strings take; None where there are no shapes
 
 
 class Ends(NamedTuple):
@@ -51,6 +59,13 @@ class Shapes(NamedTuple):
     mat: Array  # (3, 3, n) rotations
     sphere: np.ndarray  # (n,) bool
     ways: Ways
+
+
+def strung(model: Model, kin: Kinematics, q: Array) -> Strung:
+    """All tendons at q."""
+    parts = strings(model, kin)
+    ways = next((part.shapes.ways for part in parts if part.shapes), None)
+    return Strung(lengths_of(model, kin, q, parts), ways)
 
 
 def tendon_lengths(model: Model, kin: Kinematics, q: Array) -> Lengths:
@@ -88,11 +103,11 @@ def _sums(model: Model) -> tuple[Array, Array]:
     return sums, (tree.joint_dof[layout.terms[:, 1]][:, None] == np.arange(tree.nv)).astype(sums.dtype)
 
 
-def strings(model: Model, kin: Kinematics) -> list[Part]:
-    """Spans without a shape in between, and with one."""
+def strings(model: Model, kin: Kinematics, found: Ways | None = None) -> list[Part]:
+    """Spans without a shape in between, and with one; found: their ways around it, where they are known."""
     spans = model.tendons.layout.spans
     wraps = spans[:, 3] >= 0
-    kinds = (spans[~wraps], _straight), (spans[wraps], _wrapped)
+    kinds = (spans[~wraps], _straight), (spans[wraps], partial(_wrapped, found))
     return [function(model, kin, own) for own, function in kinds if len(own)]
 
 
@@ -171,7 +186,7 @@ def _straight(model: Model, kin: Kinematics, spans: np.ndarray) -> Part:
     return Part(spans, share, size * share, ends, Crossings.of(model, kin, ends), None)
 
 
-def _wrapped(model: Model, kin: Kinematics, spans: np.ndarray) -> Part:
+def _wrapped(found: Ways | None, model: Model, kin: Kinematics, spans: np.ndarray) -> Part:
     """Spans with a shape in between, which both ends pull against."""
     tendon, a, b, geom, side, _ = spans.T
     body, share, on = model.sites.layout.body, _shares(model, spans), model.geoms.layout.body[geom]
@@ -180,9 +195,12 @@ def _wrapped(model: Model, kin: Kinematics, spans: np.ndarray) -> Part:
     X, *points = spatial.materialize((X, *sites))
     mat, seen = X[:3, :3], [((x - X[:3, 3])[:, None] * X[:3, :3]).sum(0) for x in points]
     sphere = np.array([model.geoms.layout.type[g] == "sphere" for g in geom.tolist()])
-    near, aside = spatial.materialize((jnp.stack(seen[:2]), seen[2]))
-    found = spatial.materialize(ways(near, model.geoms.size[geom, 0], aside, sphere, side >= 0))
-    force = (mat * found.slope[:, None]).sum(2) * share
+    if found is None:
+        near, aside = spatial.materialize((jnp.stack(seen[:2]), seen[2]))
+        way = spatial.materialize(ways(near, model.geoms.size[geom, 0], aside, sphere, side >= 0))
+    else:
+        way = found
+    force = (mat * way.slope[:, None]).sum(2) * share
     places = np.tile(tendon, 2), body[np.concatenate([a, b])], np.tile(on, 2)
     ends = Ends(*places, jnp.concatenate(points[:2], 1), jnp.concatenate([*force], 1))
-    return Part(spans, share, found.length * share, ends, Crossings.of(model, kin, ends), Shapes(mat, sphere, found))
+    return Part(spans, share, way.length * share, ends, Crossings.of(model, kin, ends), Shapes(mat, sphere, way))
