@@ -96,10 +96,11 @@ def clock(m: mujoco.MjModel) -> None:
             mujoco.mjd_transitionFD(m, d, 1e-6, True, A, B, None, None)
             mujoco.mj_step(m, d)
 
+    few = ctrls[:32]
     calls = {
         "step": lambda: jax.block_until_ready(functions["roll"](ctrls)),
         "mj_step": lambda: theirs(STEPS),
-        "A, B": lambda: jax.block_until_ready(functions["linear"](start, ctrls[:32])),
+        "A, B": lambda: jax.block_until_ready(functions["linear"](start, few)),
         "differences": differences,
         "gradient": lambda: jax.block_until_ready(functions["gradient"](ctrls)),
     }
