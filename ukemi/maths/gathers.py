@@ -15,7 +15,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 _pick_p = Primitive("ukemi_pick")
-FEW = 3  # uses of one entry up to which its cotangents are gathered one by one
+FEW = 4  # uses of one entry up to which its cotangents are gathered one by one
 
 
 class _Index:
