@@ -17,6 +17,7 @@ from tests.scenes.models import CASES
 from tests.scenes.slow import few
 from tests.scenes.states import converged, load_sample, random_states, stack
 from ukemi.laws.soft.law import Soft
+from ukemi.maths import spatial
 from ukemi.mechanics import dynamics, kinematics
 from ukemi.mechanics.energy import mechanical_energy
 from ukemi.mechanics.forces import applied
@@ -71,6 +72,20 @@ def test_mass_matrix_is_symmetric_and_positive(name):
     assert np.abs(M - np.swapaxes(M, 1, 2)).max() <= 1e-15 * np.abs(M).max()
     least = np.linalg.eigvalsh(M)[:, 0]
     assert (least > 0).all()
+
+
+def test_flows_are_what_inertias_make_of_motions():
+    """Σ m ẋ xᵀ has the momentum that the spatial inertia makes of a motion, and what turns it is V ×* I V."""
+    rng = np.random.default_rng(0)
+    points, V, W = rng.normal(size=(5, 4, 7)), rng.normal(size=(6, 7)), rng.normal(size=(6, 7))
+    points[:, 3] = 1
+    pseudo = np.einsum("p,pin,pjn->ijn", rng.uniform(1, 2, 5), points, points)
+    flow, inertia = spatial.flow(V, pseudo), spatial.spatial_inertia(pseudo.reshape(16, 7).T)
+    carried = spatial.apply(inertia, V.T)
+    np.testing.assert_allclose(spatial.momentum(flow), carried.T, atol=1e-12)
+    np.testing.assert_allclose(spatial.turning(V, flow), spatial.cross_force(V.T, carried).T, atol=1e-12)
+    there, back = (W * spatial.turning(V, flow)).sum(0), (V[:3] * spatial.turning_back(W, flow)).sum(0)
+    np.testing.assert_allclose(there, back, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["ukemi/humanoid", "ukemi/arm", "ukemi/billiards"])
