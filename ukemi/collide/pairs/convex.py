@@ -269,9 +269,9 @@ def _differentiate_optimum(primals, tangents):
 def _change(problem: Problem, same: Array, at: Optimum, along: Problem) -> Optimum:
     """How the optimum moves as the problem changes `along`: the implicit rule for the smoothed equations.
 
-    The value moves as if n and y stood still, since they are stationary. Where more edges and faces touch than there
-    are directions to turn (a cylinder standing on a box) the witness points are not unique and jump as the shapes tilt:
-    there the duals are held, which keeps the points still on their shapes.
+    The value moves as if n and y stood still, but for the ε of kinks, where A n = ε y. Where more edges and faces touch
+    than there are directions to turn (a cylinder standing on a box) the witness points are not unique and jump as the
+    shapes tilt: there the duals are held, which keeps the points still on their shapes.
     """
     normal, dual = at.normal, at.dual
     double = normal.dtype == jnp.float64
@@ -306,7 +306,7 @@ def _change(problem: Problem, same: Array, at: Optimum, along: Problem) -> Optim
 
     held = _is_degenerate(columns, norm, 1e-6 if double else 1e-3)
     change = jnp.where(held, 0.0, change)
-    return Optimum(dot(normal, d_reach), jnp.sum(tangents * turn[:, None], axis=0), change)
+    return Optimum(dot(normal, d_reach) - dot(x, change), jnp.sum(tangents * turn[:, None], axis=0), change)
 
 
 def _is_degenerate(columns: Array, norm: Array, least: float) -> Array:
