@@ -194,6 +194,13 @@ def family_function(layout: PairLayout, family: list[int]) -> tuple[Callable[...
     return lambda a, b, margin, kind, **known: own(a, b, margin, **known), of_own
 
 
+def go_with_both(layout: PairLayout, family: list[int]) -> bool:
+    """Whether contacts of a family's pairs go with both shapes where these move as one: not those along two tangents,
+    which the world's axes choose (`manifold._lines`).
+    """
+    return not is_general(layout.groups[family[0]].types) or points_in(layout, family) <= 3
+
+
 def points_in(layout: PairLayout, family: list[int]) -> int:
     """Slots for contacts of a pair of a family."""
     return max(points_of(layout.groups[g]) for g in family)

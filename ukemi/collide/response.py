@@ -23,6 +23,7 @@ from ukemi.collide.primitives import (
     chunk_in,
     families,
     family_function,
+    go_with_both,
     kind_in,
     place_in_bundle,
     points_in,
@@ -205,7 +206,8 @@ def _fill(
 
     def of_family(family: list[int], pair: Array) -> Array:
         fixed = bool(still[family].all())
-        respond = partial(_of_known, partial(pair_response, still=fixed, sized=sized), layout, family)
+        response = partial(pair_response, still=fixed, sized=sized, go_with_both=go_with_both(layout, family))
+        respond = partial(_of_known, response, layout, family)
         (a, b), kind = sides(shapes, jnp.asarray(layout.geoms)[pair]), kind_in(layout, family, pair)
         new = side_by_side(respond)(_first_contacts(layout, family, contacts, pair), kind, a, b, reach[pair])
         return jnp.pad(new, ((0, 0), (0, points - points_in(layout, family)), (0, 0), (6 * fixed, 0)))
@@ -281,7 +283,8 @@ def _add_pulls(
     width = total.shape[-1]
 
     def of_family(family: list[int], pair: Array, on: Array) -> Array:
-        pull_pair = partial(pair_pull, width=width, still=bool(still[family].all()))
+        fixed, both = bool(still[family].all()), go_with_both(layout, family)
+        pull_pair = partial(pair_pull, width=width, still=fixed, go_with_both=both)
         pull_one = partial(_of_known, pull_pair, layout, family)
         (a, b), kind = sides(shapes, jnp.asarray(layout.geoms)[pair]), kind_in(layout, family, pair)
         first, on = _first_contacts(layout, family, contacts, pair), on[:, : points_in(layout, family)]

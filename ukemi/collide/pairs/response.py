@@ -10,23 +10,26 @@ from ukemi.collide.shapes import Hit, Shape, cut
 from ukemi.maths import spatial
 
 
-def pair_response(function, a: Shape, b: Shape, reach: Array, still: bool, sized: bool) -> Array:
+def pair_response(
+    function, a: Shape, b: Shape, reach: Array, still: bool, sized: bool, go_with_both: bool = True
+) -> Array:
     """Derivative (points, 7, columns) of a pair's Hit: without columns of the first shape's motion if it is `still`.
 
-    AD moves the second shape alone: contacts go with both where these move as one, and the first shape's motion is that
+    AD moves the second shape alone if contacts go with both where these move as one: the first shape's motion is that
     of both less the second's.
     """
 
     def hit(move: Array) -> Hit:
-        return function(_grown(a, cut(a, move, 6)), _moved(b, move[:6], cut(b, move, 6 + w)), reach)
+        first = _moved(a, move[:6], cut(a, move, n)) if n > 6 else _grown(a, cut(a, move, n))
+        return function(first, _moved(b, move[n - 6 : n], cut(b, move, n + w)), reach)
 
-    w = sum(x.size for x in a[2:])
-    zero = jnp.zeros(6 + 2 * w, a.pos.dtype)
-    along = np.eye(6 + 2 * w * sized, len(zero), dtype=a.pos.dtype)
+    n, w = 6 if still or go_with_both else 12, sum(x.size for x in a[2:])
+    zero = jnp.zeros(n + 2 * w, a.pos.dtype)
+    along = np.eye(n + 2 * w * sized, len(zero), dtype=a.pos.dtype)
     now, change = spatial.materialize(jax.vmap(lambda t: jax.jvp(hit, (zero,), (t,)), out_axes=(None, -1))(along))
     turned = jax.vmap(spin, (None, -1), -1)(now, change)
     own = jnp.concatenate([change.distance[:, None], change.point, turned], 1)
-    if still:
+    if still or not go_with_both:
         return own
     both, between = _as_one(now, a.pos), spatial.skew(b.pos - a.pos)
     moved = spatial.materialize(own[..., :6])
@@ -47,10 +50,12 @@ def _as_one(now: Hit, origin: Array) -> Array:
     return jnp.concatenate([moved, jax.vmap(turned, out_axes=-1)(jnp.eye(3, dtype=origin.dtype))], -1)
 
 
-def pair_pull(function, a: Shape, b: Shape, reach: Array, on: Array, width: int, still: bool) -> Array:
+def pair_pull(
+    function, a: Shape, b: Shape, reach: Array, on: Array, width: int, still: bool, go_with_both: bool = True
+) -> Array:
     """What `on` (points, 7) pulls on both shapes (2, width), or, if the first is `still`, on the second alone."""
     w = width - 6
-    G = pair_response(function, a, b, reach, still, w > 0)
+    G = pair_response(function, a, b, reach, still, w > 0, go_with_both)
     pulled = (on[..., None] * G).sum((0, 1))
     moved, grown = jnp.split(jnp.pad(pulled, (6 * still, 0)), [12])
     return jnp.concatenate([moved.reshape(2, 6), grown.reshape(2, w)], 1)
