@@ -121,6 +121,23 @@ def test_derivatives_match_central_differences(pair):
     assert np.abs(tangent - eighth)[:, 0, 0][real[:, 0] & (apart < 1e-10)].max() < 1e-9
 
 
+def test_contacts_go_with_both_shapes_as_these_move_as_one(pair):
+    """What `pairs/response.py` takes the first shape's motion from."""
+    if not PAIRS[pair].exact and PAIRS[pair].points > 3:
+        pytest.skip("contacts along tangents that the world's axes choose: both shapes move by AD")
+    a, b, direction, cotangent = random_problem(pair, 120, seed=2)
+    rng = np.random.default_rng(3)
+    slide, turn, none = rng.normal(size=(120, 3)), rng.normal(size=(120, 3)), np.zeros((120, 3))
+    as_one = [part for shape in (a, b) for part in (slide + np.cross(turn, shape.pos), turn, none)]
+    out, along, _ = jax.tree.map(np.asarray, compiled(pair)(a, b, 0 * direction, np.concatenate(as_one, 1), cotangent))
+    real = out[..., 0] < EMPTY / 2
+    point, normal, turn = out[..., 1:4], out[..., 4:7], turn[:, None]
+    expected = 0 * out[..., :1], slide[:, None] + np.cross(turn, point), np.cross(turn, normal)
+    off = np.abs(along[..., :7] - np.concatenate(expected, -1)).max(-1)
+    assert real.any()
+    assert off[real].max() < 1e-8
+
+
 RECALLED = {"-".join(pair): pair for pair in NAMES if PAIRS[pair].recall}
 
 
