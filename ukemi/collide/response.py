@@ -206,8 +206,7 @@ def _fill(
 
     def of_family(family: list[int], pair: Array) -> Array:
         fixed = bool(still[family].all())
-        response = partial(pair_response, still=fixed, sized=sized, go_with_both=go_with_both(layout, family))
-        respond = partial(_of_known, response, layout, family)
+        respond = partial(_of_known, partial(pair_response, still=fixed, sized=sized), layout, family)
         (a, b), kind = sides(shapes, jnp.asarray(layout.geoms)[pair]), kind_in(layout, family, pair)
         new = side_by_side(respond)(_first_contacts(layout, family, contacts, pair), kind, a, b, reach[pair])
         return jnp.pad(new, ((0, 0), (0, points - points_in(layout, family)), (0, 0), (6 * fixed, 0)))
@@ -283,8 +282,7 @@ def _add_pulls(
     width = total.shape[-1]
 
     def of_family(family: list[int], pair: Array, on: Array) -> Array:
-        fixed, both = bool(still[family].all()), go_with_both(layout, family)
-        pull_pair = partial(pair_pull, width=width, still=fixed, go_with_both=both)
+        pull_pair = partial(pair_pull, width=width, still=bool(still[family].all()))
         pull_one = partial(_of_known, pull_pair, layout, family)
         (a, b), kind = sides(shapes, jnp.asarray(layout.geoms)[pair]), kind_in(layout, family, pair)
         first, on = _first_contacts(layout, family, contacts, pair), on[:, : points_in(layout, family)]
@@ -349,7 +347,9 @@ def _first_contacts(layout: PairLayout, family: list[int], contacts, pair: Array
 
 
 def _of_known(derive, layout: PairLayout, family: list[int], first: Hit | None, kind: Array, a, b, *more):
-    """What `derive` makes of a pair's function, which need not search, or choose, where its first contact is known."""
+    """What `derive` makes of a pair's function, which need not search, or choose, where its first contact is known; and
+    of whether its contacts go with both shapes.
+    """
     function, recall = family_function(layout, family)
     known = {"known": recall(a, b, first, kind)} if recall and first else {}
-    return derive(partial(function, kind=kind, **known), a, b, *more)
+    return derive(partial(function, kind=kind, **known), a, b, *more, go_with_both=go_with_both(layout, family))

@@ -150,8 +150,7 @@ def motion_slopes(model: Model, kin: Kinematics, a: Array, velocity: Velocities)
     pseudo = body_inertias(model, kin)
     mass, force = _as_matrices(pseudo), _body_forces(model, pseudo, rates, velocity)
     mass, flow, force = _composites(tree, mass, 2 * spatial.flow(V, mass), force)
-    psi_dot = spatial.materialize(spatial.columns_cross_motion(before, S))
-    psi_ddot = spatial.columns_cross_motion(Ab, S) + spatial.columns_cross_motion(before, psi_dot)
+    psi_dot, psi_ddot = _carried(S, before, Ab)
     psi_ddot, rate = spatial.materialize((psi_ddot, psi_dot + velocity.S_dot.T))
     below_q = _below(mass, flow, psi_dot, psi_ddot) + spatial.columns_cross_force(S, force)
     right = jnp.concatenate([_turned(psi_dot, psi_ddot), _turned(S, rate)], 1)
@@ -167,6 +166,12 @@ def motion_slopes(model: Model, kin: Kinematics, a: Array, velocity: Velocities)
 def _before(model: Model, rates: Array) -> Array:
     """Accelerations (nv, 6) of what each dof's joint is attached to, as if gravity were one."""
     return accumulate_before(model.tree, rates) - gravity(model)
+
+
+def _carried(S: Array, before: Array, accelerations: Array) -> tuple[Array, Array]:
+    """ψ̇ = V_λ × S and ψ̈ = A_λ × S + V_λ × ψ̇ (6, nv), as what dofs are attached to moves (6, nv)."""
+    rate = spatial.materialize(spatial.columns_cross_motion(before, S))
+    return rate, spatial.columns_cross_motion(accelerations, S) + spatial.columns_cross_motion(before, rate)
 
 
 def _left(mass: Array, flow: Array, S: Array) -> Array:
@@ -248,7 +253,6 @@ def _motion_pull(
     V, before, Ab = spatial.materialize((velocity.body.T, velocity.before.T, _before(model, rates).T))
     g = spatial.turning_back(W, 2 * spatial.flow(V, mass))
     force, g, carried = _composites(tree, force, g, carried)
-    psi_dot = spatial.materialize(spatial.columns_cross_motion(before, S))
-    psi_ddot = spatial.columns_cross_motion(Ab, S) + spatial.columns_cross_motion(before, psi_dot)
+    psi_dot, psi_ddot = _carried(S, before, Ab)
     q = (psi * force + psi_ddot * carried).sum(0) + (psi_dot[:3] * g).sum(0)
     return q, (S[:3] * g).sum(0) + ((psi_dot + velocity.S_dot.T) * carried).sum(0)
